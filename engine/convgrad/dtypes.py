@@ -1,0 +1,126 @@
+"""The four dtypes: recognised by name, computed in float64, rounded once.
+
+float64 holds every product of two float16, bfloat16 or float32 values exactly and neither overflows nor
+underflows on their sums, so one arithmetic serves all four dtypes and the only rounding that shows is the
+last one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import DTypeError
+
+NAMES = ("float16", "bfloat16", "float32", "float64")
+
+Float64 = npt.NDArray[np.float64]
+
+
+def dtype_from_name(name: str) -> np.dtype[Any]:
+    """Return the NumPy dtype for one of `NAMES`.
+
+    Raises
+    ------
+    DTypeError
+        If the name is not one of them.
+    """
+    if name not in NAMES:
+        raise DTypeError(f"dtype: must be one of {', '.join(NAMES)}, got {name}")
+    if name == "bfloat16":
+        # Imported when needed only: most jobs do without it.
+        import ml_dtypes
+
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
+    return np.dtype(name)
+
+
+def supported(argument: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return `dtype` in native byte order.
+
+    Raises
+    ------
+    DTypeError
+        If it is not one of `NAMES`; the message names `argument`.
+    """
+    if dtype.name in NAMES:
+        native: np.dtype[Any] = dtype.newbyteorder("=")
+        return native
+    hint = None
+    if dtype.kind in "iub":
+        hint = "cast it to a floating-point dtype first (--cast float32 on the command line)"
+    elif dtype.kind == "V" and dtype.itemsize == 2:
+        hint = "if these 2-byte values are bfloat16, say so (--as bfloat16 on the command line)"
+    name = "2-byte void" if dtype == np.dtype("V2") else dtype.name
+    raise DTypeError(f"{argument}: dtype {name} is not one of {', '.join(NAMES)}", hint=hint)
+
+
+def common(first: tuple[str, np.dtype[Any]], second: tuple[str, np.dtype[Any]]) -> np.dtype[Any]:
+    """Return the one supported dtype that both operands have.
+
+    Parameters
+    ----------
+    first, second : (argument name, dtype)
+
+    Raises
+    ------
+    DTypeError
+        If either is not supported or the two differ: nothing is promoted silently.
+    """
+    one, other = supported(*first), supported(*second)
+    if one != other:
+        raise DTypeError(
+            f"{second[0]}: dtype {other.name} differs from {first[0]}'s {one.name}",
+            hint="cast both to one dtype first (--cast DTYPE on the command line)",
+        )
+    return one
+
+
+def to_float64(array: npt.NDArray[Any]) -> Float64:
+    """Return a C-contiguous float64 copy of `array`, exact for every supported dtype."""
+    result = np.empty(array.shape, np.float64)
+    np.copyto(result, array, casting="unsafe")
+    return result
+
+
+def round_to(values: Float64, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Round float64 `values` once, to nearest even, to `dtype`.
+
+    Parameters
+    ----------
+    values : float64 array of any shape
+    dtype : one of the four supported dtypes
+
+    Returns
+    -------
+    array of `dtype`, same shape; values beyond its range are ±inf.
+    """
+    if dtype.name == "bfloat16":
+        return _bfloat16_bits(values).view(dtype)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return values.astype(dtype)
+
+
+def _bfloat16_bits(values: Float64) -> npt.NDArray[np.uint16]:
+    """Round float64 to bfloat16 bit patterns, to nearest even.
+
+    Going through float32 rounds twice, which is wrong exactly when the first rounding lands on a tie
+    of the second (low half 0x8000) from one side. Those few are moved back off the tie first.
+    """
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        single = np.atleast_1d(values).astype(np.float32)
+    bits = single.view(np.uint32).copy()
+    tie = np.flatnonzero((bits & 0xFFFF) == 0x8000)
+    if tie.size:
+        true = np.abs(np.atleast_1d(values).ravel()[tie])
+        rounded = np.abs(single.ravel()[tie].astype(np.float64))
+        off = (true > rounded).astype(np.int64) - (true < rounded)
+        bits.ravel()[tie] = (bits.ravel()[tie] + off).astype(np.uint32)
+    nan = np.isnan(single)
+    bits += 0x7FFF + ((bits >> 16) & 1)
+    half = (bits >> 16).astype(np.uint16)
+    half[nan] = (single.view(np.uint32)[nan] >> 16).astype(np.uint16) | 0x0040
+    return half.reshape(values.shape)

@@ -1,0 +1,156 @@
+"""Execution: a plan's blocks, one after the other, from sources to a sink.
+
+A *source* is anything with `shape`, `dtype` and slicing ``source[start:stop]`` along its first axis that
+yields an array (an ndarray, a memory map, an `h5py.Dataset`); a *sink* takes ``sink[start:stop] = array``
+in increasing order. Nothing here knows what they are. Where a source has `chunks`, slabs respect them.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from .dtypes import round_to
+from .kernels.filter_grad import filter_grad_block
+from .kernels.sums import CHAIN, RunningSum
+from .kernels.transpose import arranged_filters, by_image, transpose_block
+from .layout import as_nhwc
+from .plan import Plan
+
+#: Called with (blocks done, blocks in all) after each block.
+Progress = Callable[[int, int], None]
+
+
+class Source(Protocol):
+    """An array that can be read by slices of its first axis."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes in elements."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Any byte order."""
+
+    def __getitem__(self, key: slice, /) -> Any:
+        """Return elements start..stop of the first axis."""
+
+
+class Sink(Protocol):
+    """An array that can be written by slices of its first axis."""
+
+    def __setitem__(self, key: slice, value: npt.NDArray[Any], /) -> None:
+        """Write elements start..stop of the first axis."""
+
+
+def execute(plan: Plan, first: Source, second: Source, out: Sink, progress: Progress | None = None) -> None:
+    """Compute `plan` on its two operands into `out`.
+
+    Parameters
+    ----------
+    plan : from `plan_conv2d_transpose` or `plan_depthwise_conv2d_backprop_filter`
+    first, second : the operands, with the plan's shapes and dtypes
+    out : a sink of the plan's output shape and dtype
+    progress : called after each block
+    """
+    run = _transpose if plan.operation == "conv2d_transpose" else _filter_grad
+    report = _counted(plan.block_count, progress)
+    # One BLAS thread, so that no result depends on how many there are.
+    with _blas().limit(limits=1), np.errstate(all="ignore"):
+        run(plan, first, second, out, report)
+
+
+def _transpose(plan: Plan, input: Source, filters: Source, out: Sink, report: Callable[[], None]) -> None:
+    arranged = arranged_filters(np.asarray(filters[0 : plan.height.kernel]))
+    terms = plan.height.kernel * plan.width.kernel * plan.channels
+    compensated = plan.output.dtype == np.float64 and terms > CHAIN
+    for slab in _slabs(plan, input):
+        start, stop = slab[0].start, slab[-1].stop
+        images = as_nhwc(np.asarray(input[start:stop]), plan.data_format)
+        # An array is filled in place; any other sink gets each slab whole.
+        in_place = out[start:stop] if isinstance(out, np.ndarray) else None
+        result = (
+            np.empty((stop - start, *plan.output.shape[1:]), plan.output.dtype)
+            if in_place is None
+            else in_place
+        )
+        results = as_nhwc(result, plan.data_format)
+        for some in slab:
+            here = slice(some.start - start, some.stop - start)
+            for block in plan.blocks(some):
+                computed = transpose_block(images[here], arranged, plan.axes, block, compensated=compensated)
+                rows = slice(block.rows.start, block.rows.stop)
+                columns = slice(block.columns.start, block.columns.stop)
+                results[here, rows, columns] = round_to(by_image(computed), plan.output.dtype)
+                report()
+        if in_place is None:
+            out[start:stop] = result
+
+
+def _filter_grad(
+    plan: Plan, input: Source, out_backprop: Source, out: Sink, report: Callable[[], None]
+) -> None:
+    kh, kw, channels, multiplier = plan.output.shape
+    total = RunningSum((kh, kw, channels, multiplier), compensated=True)
+    for slab in _slabs(plan, input, out_backprop):
+        start, stop = slab[0].start, slab[-1].stop
+        images = as_nhwc(np.asarray(input[start:stop]), plan.data_format)
+        gradients = as_nhwc(np.asarray(out_backprop[start:stop]), plan.data_format)
+        gradients = _split_channels(gradients, channels, multiplier)
+        for some in slab:
+            here = slice(some.start - start, some.stop - start)
+            for block in plan.blocks(some):
+                part = slice(block.channels.start, block.channels.stop)
+                share = filter_grad_block(
+                    images[here, ..., part], gradients[here, ..., part, :], plan.axes, block
+                )
+                total.add(share, np.s_[:, :, part])
+                report()
+    out[0:kh] = round_to(total.result(), plan.output.dtype)
+
+
+def _split_channels(array: npt.NDArray[Any], channels: int, multiplier: int) -> npt.NDArray[Any]:
+    """View the last axis, ``c*M + m``, as two axes (C, M), whatever the strides."""
+    strides = (*array.strides[:-1], array.strides[-1] * multiplier, array.strides[-1])
+    return np.lib.stride_tricks.as_strided(
+        array, (*array.shape[:-1], channels, multiplier), strides, writeable=False
+    )
+
+
+def _slabs(plan: Plan, *sources: Source) -> Iterator[list[range]]:
+    """Yield runs of the plan's image ranges that are read together, on chunk borders where possible."""
+    wanted = plan.images_per_slab
+    for source in sources:
+        chunks = getattr(source, "chunks", None)
+        if chunks:
+            both = math.lcm(wanted, chunks[0])
+            wanted = both if both <= 2 * wanted else wanted
+    ranges = plan.image_ranges()
+    together = max(wanted // plan.block_sizes.images, 1)
+    for start in range(0, len(ranges), together):
+        yield ranges[start : start + together]
+
+
+def _counted(total: int, progress: Progress | None) -> Callable[[], None]:
+    done = 0
+
+    def report() -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(done, total)
+
+    return report
+
+
+@functools.cache
+def _blas() -> Any:
+    # Finding the loaded libraries takes a millisecond: once per process.
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas")

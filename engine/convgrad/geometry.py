@@ -1,0 +1,154 @@
+"""All shape arithmetic of one spatial axis, and nowhere else.
+
+A convolution with stride `s`, dilation `d` and kernel `k` joins a *wide* axis (the convolution's input)
+and a *narrow* one (its output): narrow position `i` and tap `t` meet at wide position
+``i*s + t*d - before``. A transposed convolution goes from narrow to wide, a filter gradient sums over both;
+the arithmetic is the same.
+
+====================  =======================================  =================================
+padding               narrow from wide                         wide sizes for a given narrow
+====================  =======================================  =================================
+SAME                  ``ceil(wide / s)``                       ``(narrow-1)*s + 1 .. narrow*s``
+VALID                 ``ceil((wide - ke + 1) / s)``            ``(narrow-1)*s + ke .. + s-1``
+explicit              ``floor((wide + pads - ke) / s) + 1``    the same less ``before + after``
+====================  =======================================  =================================
+
+with ``ke = (k-1)*d + 1``. Source: TensorFlow's documentation of `tf.nn.convolution` and its explicit
+padding; under SAME the odd pad goes after.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+#: ``"SAME"``, ``"VALID"``, or explicit ``(before, after)`` in elements.
+AxisPadding: TypeAlias = Literal["SAME", "VALID"] | tuple[int, int]
+
+
+def _ceil_div(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def _clip(start: int, stop: int, low: int, high: int) -> range:
+    return range(max(start, low), max(min(stop, high), max(start, low)))
+
+
+@dataclass(frozen=True, slots=True)
+class AxisRule:
+    """The rule of one axis before its sizes are known: kernel, stride, dilation (all at least 1), padding."""
+
+    name: str
+    kernel: int
+    stride: int
+    dilation: int
+    padding: AxisPadding
+
+    @property
+    def effective_kernel(self) -> int:
+        """Elements from the first to the last tap, both included."""
+        return (self.kernel - 1) * self.dilation + 1
+
+    def narrow_from_wide(self, wide: int) -> int:
+        """Return the narrow size that `wide` leads to. Negative where the kernel does not fit at all."""
+        if self.padding == "SAME":
+            return _ceil_div(wide, self.stride)
+        if self.padding == "VALID":
+            return _ceil_div(wide - self.effective_kernel + 1, self.stride)
+        return (wide + sum(self.padding) - self.effective_kernel) // self.stride + 1
+
+    def legal_wide(self, narrow: int) -> tuple[int, int]:
+        """Return the least and greatest wide size that lead to `narrow`.
+
+        The greatest is negative where no wide size does.
+        """
+        if self.padding == "SAME":
+            least = (narrow - 1) * self.stride + 1
+        else:
+            pads = 0 if self.padding == "VALID" else sum(self.padding)
+            least = (narrow - 1) * self.stride + self.effective_kernel - pads
+        return max(least, 0), least + self.stride - 1
+
+    def default_wide(self, narrow: int) -> int:
+        """Return the wide size taken when none is asked for."""
+        if self.padding == "SAME":
+            return narrow * self.stride
+        if self.padding == "VALID":
+            return narrow * self.stride + max(self.effective_kernel - self.stride, 0)
+        return self.legal_wide(narrow)[0]
+
+    def solve(self, wide: int, narrow: int) -> Axis:
+        """Return the axis with both sizes and its pads filled in, whether or not the sizes are legal."""
+        if self.padding == "SAME":
+            total = max((narrow - 1) * self.stride + self.effective_kernel - wide, 0)
+            before, after = total // 2, total - total // 2
+        elif self.padding == "VALID":
+            before = after = 0
+        else:
+            before, after = self.padding
+        return Axis(
+            name=self.name,
+            wide=wide,
+            narrow=narrow,
+            kernel=self.kernel,
+            effective_kernel=self.effective_kernel,
+            stride=self.stride,
+            dilation=self.dilation,
+            pad_before=before,
+            pad_after=after,
+            legal_wide=self.legal_wide(narrow),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One spatial axis with everything known: sizes and pads in elements."""
+
+    name: str
+    wide: int
+    narrow: int
+    kernel: int
+    effective_kernel: int
+    stride: int
+    dilation: int
+    pad_before: int
+    pad_after: int
+    legal_wide: tuple[int, int]
+
+    @property
+    def legal(self) -> bool:
+        """Whether the rule joins these two sizes."""
+        return self.legal_wide[0] <= self.wide <= self.legal_wide[1]
+
+    @property
+    def legal_wide_text(self) -> str:
+        """The legal wide sizes as text: ``9..10``, ``7`` or ``none``."""
+        least, most = self.legal_wide
+        if most < least:
+            return "none"
+        return str(least) if least == most else f"{least}..{most}"
+
+    def narrow_range(self, tap: int, wide: range) -> range:
+        """Return the narrow positions that `tap` brings into the wide positions `wide`."""
+        shift = self.pad_before - tap * self.dilation
+        start = _ceil_div(wide.start + shift, self.stride)
+        stop = _ceil_div(wide.stop + shift, self.stride)
+        return _clip(start, stop, 0, self.narrow)
+
+    def narrow_reach(self, wide: range) -> range:
+        """Return the narrow positions that any tap brings into the wide positions `wide`."""
+        first = self.narrow_range(self.kernel - 1, wide).start
+        return range(first, max(first, self.narrow_range(0, wide).stop))
+
+    def wide_slice(self, tap: int, narrow: range, origin: int = 0) -> slice:
+        """Return the wide positions of the narrow positions `narrow` under `tap`, counted from `origin`."""
+        if not narrow:
+            return slice(0, 0)
+        start = narrow.start * self.stride + tap * self.dilation - self.pad_before - origin
+        return slice(start, start + (len(narrow) - 1) * self.stride + 1, self.stride)
+
+    def wide_reach(self, narrow: range) -> range:
+        """Return the wide positions from the first to the last that the narrow positions `narrow` meet."""
+        start = narrow.start * self.stride - self.pad_before
+        stop = (narrow.stop - 1) * self.stride - self.pad_before + self.effective_kernel
+        return _clip(start, stop, 0, self.wide)

@@ -1,0 +1,141 @@
+"""A job as asked for, in one form: arguments read, shapes not yet held against each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from .arguments import Padding, Sizes, height_width, integers, padding_rules
+from .dtypes import common
+from .errors import ShapeError
+from .geometry import AxisPadding, AxisRule
+from .layout import axis_letters, check_data_format
+from .shapes import ShapeReport, Tensor
+
+
+class Shaped(Protocol):
+    """Anything with a shape and a dtype: an array, a source, a `TensorSpec`."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes in elements."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Any dtype; it is checked."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """A shape and a dtype without data, to plan with."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What both operations are asked with.
+
+    Attributes
+    ----------
+    input : shape of `input` in `data_format` order
+    other : shape of `filters` or `out_backprop`
+    sizes : `output_shape` (2 or 4 sizes, or None), or `filter_sizes` (2 or 4 sizes)
+    strides, dilations : (height, width)
+    padding : rule of height and of width
+    """
+
+    input: tuple[int, ...]
+    other: tuple[int, ...]
+    dtype: np.dtype[Any]
+    sizes: tuple[int, ...] | None
+    strides: tuple[int, int]
+    dilations: tuple[int, int]
+    padding: tuple[AxisPadding, AxisPadding]
+    data_format: str
+
+    @property
+    def padding_name(self) -> str:
+        """``"SAME"``, ``"VALID"`` or ``"EXPLICIT"``."""
+        return self.padding[0] if isinstance(self.padding[0], str) else "EXPLICIT"
+
+    def rules(self, kernel: tuple[int, int]) -> tuple[AxisRule, AxisRule]:
+        """Return the rules of height and width for a kernel of these sizes."""
+        one, two = (
+            AxisRule(name, size, stride, dilation, padding)
+            for name, size, stride, dilation, padding in zip(
+                ("height", "width"), kernel, self.strides, self.dilations, self.padding, strict=True
+            )
+        )
+        return one, two
+
+
+def read_request(
+    input: Shaped,
+    other: tuple[str, Shaped],
+    sizes: tuple[str, object],
+    *,
+    strides: Sizes,
+    padding: Padding,
+    data_format: str,
+    dilations: Sizes | None,
+) -> Request:
+    """Read the arguments of either operation.
+
+    Parameters
+    ----------
+    input : the first operand
+    other : (name, operand): ``filters`` or ``out_backprop``
+    sizes : (name, value): ``output_shape`` or ``filter_sizes``; a value of None stays None
+
+    Raises
+    ------
+    ArgumentError
+        On a malformed argument.
+    ShapeError
+        On an operand that has not 4 axes.
+    DTypeError
+        On an unsupported dtype, or two.
+    """
+    data_format = check_data_format(data_format)
+    name, value = sizes
+    read = Request(
+        input=tuple(map(int, input.shape)),
+        other=tuple(map(int, other[1].shape)),
+        dtype=np.dtype(np.float32),
+        sizes=None if value is None else tuple(integers(name, value)),
+        strides=height_width("strides", strides, data_format),
+        dilations=height_width("dilations", 1 if dilations is None else dilations, data_format),
+        padding=padding_rules(padding, data_format),
+        data_format=data_format,
+    )
+    if read.sizes is not None and len(read.sizes) not in (2, 4):
+        shown = ",".join(map(str, read.sizes))
+        raise ShapeError(f"{name}: needs 2 sizes or 4, got {len(read.sizes)} ({shown})")
+    report = _bare_report(input, other, data_format)
+    for role, operand in (("input", input), other):
+        if len(operand.shape) != 4:
+            shown = "x".join(map(str, operand.shape)) or "scalar"
+            raise ShapeError(f"{role}: needs 4 axes, has {len(operand.shape)} ({shown})", report=report)
+    dtype = common(("input", np.dtype(input.dtype)), (other[0], np.dtype(other[1].dtype)))
+    return Request(
+        read.input, read.other, dtype, read.sizes, read.strides, read.dilations, read.padding, data_format
+    )
+
+
+def _bare_report(input: Shaped, other: tuple[str, Shaped], data_format: str) -> ShapeReport:
+    """Return the two operands as they are, each marked whole where its number of axes is wrong."""
+    filters = other[0] == "filters"
+    letters = (
+        axis_letters(data_format, *(("h", "w", "Cin") if filters else ("H", "W", "C"))),
+        ("kh", "kw", "Cout", "Cin") if filters else axis_letters(data_format, "h", "w", "C*M"),
+    )
+    tensors = []
+    for role, names, operand in zip(("input", other[0]), letters, (input, other[1]), strict=True):
+        shape = tuple(map(int, operand.shape))
+        wrong = frozenset(range(len(shape))) if len(shape) != 4 else frozenset[int]()
+        tensors.append(Tensor(role, names, shape, np.dtype(operand.dtype), wrong))
+    return ShapeReport(tuple(tensors))

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
 
 from .errors import ShapeError
 from .geometry import AxisRule
 from .shapes import ShapeReport, Tensor
 
 
-@dataclass
 class Findings:
     """Disagreements in the order found, and which axes of which tensor they are on."""
 
-    messages: list[str] = field(default_factory=list)
-    wrong: dict[str, set[int]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+        self.wrong: dict[str, set[int]] = {}
 
     def add(self, message: str, role: str, axis: int) -> None:
         """Note `message` and mark `axis` of the tensor `role`."""

@@ -10,7 +10,6 @@ import numpy.typing as npt
 from .arguments import Padding, Sizes
 from .errors import ArgumentError, DTypeError, ShapeError
 from .execute import Source, execute
-from .hints import explained, filter_grad_candidates, transpose_candidates
 from .plan import Plan
 from .requests import Shaped, read_request
 from .solve_filter_grad import solve_filter_grad
@@ -61,7 +60,12 @@ def plan_conv2d_transpose(
         data_format=data_format,
         dilations=dilations,
     )
-    return explained(request, solve_transpose, transpose_candidates)
+    try:
+        return solve_transpose(request)
+    except ShapeError as error:
+        from . import hints
+
+        raise hints.explained(error, request, solve_transpose, hints.transpose_mistakes) from None
 
 
 def plan_depthwise_conv2d_backprop_filter(
@@ -108,7 +112,12 @@ def plan_depthwise_conv2d_backprop_filter(
         data_format=data_format,
         dilations=dilations,
     )
-    return explained(request, solve_filter_grad, filter_grad_candidates)
+    try:
+        return solve_filter_grad(request)
+    except ShapeError as error:
+        from . import hints
+
+        raise hints.explained(error, request, solve_filter_grad, hints.filter_grad_mistakes) from None
 
 
 def conv2d_transpose(

@@ -108,9 +108,9 @@ class Plan:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of operands and result held at a time when both sides are files, scratch left out."""
+        """Bytes held at a time when operands and result are files: a slab of each, and float64 filters."""
         share = min(self.images_per_slab, self.batch)
-        held = 0
+        held = self.operands[1].elements * 8 if self.operation == "conv2d_transpose" else 0
         for tensor in (*self.operands, self.output):
             by_image = tensor.letters[0] == "N"
             held += tensor.nbytes * share // max(self.batch, 1) if by_image else tensor.nbytes

@@ -35,7 +35,15 @@ def integer(argument: str, value: object) -> int:
     try:
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise ArgumentError(f"{argument}: must be an integer, got {value!r}") from None
+        raise ArgumentError(f"{argument}: must be an integer, got {_shown(value)}") from None
+
+
+def _shown(value: object) -> str:
+    """Return a wrong value on one line of reasonable length."""
+    if isinstance(value, np.ndarray) and value.ndim:
+        return f"an array of shape {value.shape}"
+    text = (str(value) if isinstance(value, np.ndarray) else repr(value)).encode("unicode_escape").decode()
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def integers(argument: str, values: object) -> list[int]:
@@ -49,8 +57,26 @@ def integers(argument: str, values: object) -> list[int]:
     if isinstance(values, np.ndarray) and values.ndim == 1:
         values = values.tolist()
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):
-        raise ArgumentError(f"{argument}: must be integers, got {values!r}")
+        raise ArgumentError(f"{argument}: must be integers, got {_shown(values)}")
     return [integer(argument, value) for value in values]
+
+
+def sizes_2_or_4(argument: str, value: object) -> tuple[int, ...]:
+    """Return `output_shape` or `filter_sizes` as 2 or 4 Python integers.
+
+    Raises
+    ------
+    ArgumentError
+        If it is anything else.
+    """
+    if value is None or np.ndim(value) != 1:  # type: ignore[arg-type]
+        raise ArgumentError(f"{argument}: must be 2 or 4 integers, got {_shown(value)}")
+    sizes = tuple(integers(argument, value))
+    if len(sizes) not in (2, 4):
+        raise ArgumentError(
+            f"{argument}: must be 2 or 4 integers, got {len(sizes)} ({','.join(map(str, sizes))})"
+        )
+    return sizes
 
 
 def height_width(argument: str, value: Sizes, data_format: str) -> tuple[int, int]:
@@ -115,17 +141,19 @@ def padding_rules(value: Padding, data_format: str) -> tuple[AxisPadding, AxisPa
             return "SAME", "SAME"
         if word == "VALID":
             return "VALID", "VALID"
-        raise ArgumentError(f"padding: must be SAME, VALID or explicit pads, got {value}")
+        raise ArgumentError(f"padding: must be SAME, VALID or explicit pads, got {_shown(value)}")
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if not isinstance(value, Sequence):
-        raise ArgumentError(f"padding: must be SAME, VALID or explicit pads, got {value!r}")
+        raise ArgumentError(f"padding: must be SAME, VALID or explicit pads, got {_shown(value)}")
     if len(value) != 4:
         raise ArgumentError(
             f"padding: explicit pads are 4 [before, after] pairs ({data_format}), got {len(value)} entries"
         )
     named: dict[str, tuple[int, int]] = {}
     for axis, pair in zip(data_format, value, strict=True):
+        if isinstance(pair, int | bytes):
+            raise ArgumentError(f"padding: explicit pads are 4 [before, after] pairs, got {_shown(value)}")
         pads = integers("padding", pair)
         if len(pads) != 2:
             raise ArgumentError(

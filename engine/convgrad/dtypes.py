@@ -52,6 +52,8 @@ def supported(argument: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     hint = None
     if dtype.kind in "iub":
         hint = "cast it to a floating-point dtype first (--cast float32 on the command line)"
+        if dtype.kind == "u" and dtype.itemsize == 2:
+            hint += ", or say that it holds bfloat16 (--as bfloat16)"
     elif dtype.kind == "V" and dtype.itemsize == 2:
         hint = "if these 2-byte values are bfloat16, say so (--as bfloat16 on the command line)"
     name = "2-byte void" if dtype == np.dtype("V2") else dtype.name

@@ -7,7 +7,6 @@ in increasing order. Nothing here knows what they are. Where a source has `chunk
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
@@ -15,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from .blas import one_blas_thread
 from .dtypes import round_to
 from .kernels.filter_grad import filter_grad_block
 from .kernels.sums import CHAIN, RunningSum
@@ -60,8 +60,7 @@ def execute(plan: Plan, first: Source, second: Source, out: Sink, progress: Prog
     """
     run = _transpose if plan.operation == "conv2d_transpose" else _filter_grad
     report = _counted(plan.block_count, progress)
-    # One BLAS thread, so that no result depends on how many there are.
-    with _blas().limit(limits=1), np.errstate(all="ignore"):
+    with one_blas_thread(), np.errstate(all="ignore"):
         run(plan, first, second, out, report)
 
 
@@ -146,11 +145,3 @@ def _counted(total: int, progress: Progress | None) -> Callable[[], None]:
             progress(done, total)
 
     return report
-
-
-@functools.cache
-def _blas() -> Any:
-    # Finding the loaded libraries takes a millisecond: once per process.
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController().select(user_api="blas")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 
 from .errors import ShapeError
@@ -56,9 +57,13 @@ def check_addressable(output: Tensor, argument: str) -> None:
     ShapeError
         If its bytes cannot be counted in the machine's word.
     """
-    if output.nbytes > sys.maxsize:
-        needed = f"the result {output.labelled_shape()} would need {output.nbytes} bytes"
-        raise ShapeError(f"{argument}: {needed}, more than any machine has")
+    # NumPy counts the bytes of an empty array as if its zeros were ones.
+    counted = math.prod(size for size in output.shape if size) * output.dtype.itemsize
+    if counted > sys.maxsize:
+        shape = output.labelled_shape()
+        raise ShapeError(
+            f"{argument}: the result {shape} would need {counted} bytes, more than any machine has"
+        )
 
 
 def rule_in_words(rule: AxisRule) -> str:

@@ -31,7 +31,8 @@ def _ceil_div(a: int, b: int) -> int:
 
 
 def _clip(start: int, stop: int, low: int, high: int) -> range:
-    return range(max(start, low), max(min(stop, high), max(start, low)))
+    start = min(max(start, low), high)
+    return range(start, max(min(stop, high), start))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +138,8 @@ class Axis:
 
     def narrow_reach(self, wide: range) -> range:
         """Return the narrow positions that any tap brings into the wide positions `wide`."""
-        first = self.narrow_range(self.kernel - 1, wide).start
-        return range(first, max(first, self.narrow_range(0, wide).stop))
+        # The last tap looks back farthest, the first one least.
+        return range(self.narrow_range(self.kernel - 1, wide).start, self.narrow_range(0, wide).stop)
 
     def wide_slice(self, tap: int, narrow: range, origin: int = 0) -> slice:
         """Return the wide positions of the narrow positions `narrow` under `tap`, counted from `origin`."""

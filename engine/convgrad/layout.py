@@ -20,7 +20,7 @@ def check_data_format(value: object) -> str:
         Otherwise.
     """
     if value not in DATA_FORMATS:
-        raise ArgumentError(f"data_format: must be NHWC or NCHW, got {value}")
+        raise ArgumentError(f"data_format: must be NHWC or NCHW, got {value!r:.40}")
     return str(value)
 
 

@@ -254,11 +254,13 @@ def _run(plan: Plan, first: Source, second: Source, out: Any) -> Any:
         out = np.empty(plan.output.shape, plan.output.dtype)
         execute(plan, first, second, out)
         return out
+    if not (hasattr(out, "shape") and hasattr(out, "dtype") and hasattr(out, "__setitem__")):
+        raise ArgumentError(f"out: must be an array or a sink, got {type(out).__name__}")
     if tuple(out.shape) != plan.output.shape:
         raise ShapeError(
             f"out: shape must be {plan.output.shape}, got {tuple(out.shape)}", report=plan.report
         )
-    if np.dtype(out.dtype) != plan.output.dtype:
+    if np.dtype(out.dtype).newbyteorder("=") != plan.output.dtype:
         raise DTypeError(f"out: dtype must be {plan.output.dtype.name}, got {np.dtype(out.dtype).name}")
     if isinstance(out, np.ndarray):
         if not out.flags.writeable:

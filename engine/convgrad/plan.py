@@ -144,7 +144,7 @@ class Plan:
             (self.width.wide if transpose else self.width.narrow, sizes.columns),
             (1 if transpose else self.channels, sizes.channels),
         ]
-        return math.prod(-(-whole // part) for whole, part in counts)
+        return math.prod(_ceil_div(whole, part) for whole, part in counts)
 
     def __str__(self) -> str:
         return (
@@ -169,12 +169,14 @@ class Plan:
 
 def transpose_block_sizes(height: Axis, width: Axis, batch: int, channels: int, outputs: int) -> BlockSizes:
     """Choose blocks of the result: as many columns, then rows, then images as `BLOCK_ELEMENTS` allows."""
-    columns = _at_most(width.wide, BLOCK_ELEMENTS // max(outputs, 1))
-    # What one wide row needs: its results, and the part of a narrow row under it with all input channels.
-    reach = min(len(width.narrow_reach(range(columns))), columns * width.kernel)
-    row = max(columns * outputs, reach * max(channels, outputs) // height.stride, 1)
-    rows = _at_most(height.wide, BLOCK_ELEMENTS // row)
-    images = _at_most(batch, BLOCK_ELEMENTS // (row * rows)) if rows == height.wide else 1
+    # A block holds its results and, for one kernel row, the narrow pixels under them with all channels
+    # and those pixels' products.
+    deep = max(channels, outputs, 1)
+    columns = _at_most(width.wide, BLOCK_ELEMENTS // max(outputs, _ceil_div(deep, width.stride)))
+    reach = min(len(width.narrow_reach(range(columns))), columns * width.kernel) * deep
+    rows = _at_most(height.wide, BLOCK_ELEMENTS // max(columns * outputs, _ceil_div(reach, height.stride), 1))
+    image = max(rows * columns * outputs, _ceil_div(rows, height.stride) * reach, 1)
+    images = _at_most(batch, BLOCK_ELEMENTS // image) if rows == height.wide else 1
     return BlockSizes(images, rows, columns, max(channels, 1))
 
 
@@ -192,6 +194,10 @@ def filter_grad_block_sizes(
     rows = _at_most(height.narrow, BLOCK_ELEMENTS // row)
     images = _at_most(batch, BLOCK_ELEMENTS // (row * rows)) if rows == height.narrow else 1
     return BlockSizes(images, rows, columns, some)
+
+
+def _ceil_div(a: int, b: int) -> int:
+    return -(-a // b)
 
 
 def _at_most(size: int, limit: int) -> int:

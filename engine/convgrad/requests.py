@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .arguments import Padding, Sizes, height_width, integers, padding_rules
+from .arguments import Padding, Sizes, height_width, padding_rules, sizes_2_or_4
 from .dtypes import common
 from .errors import ShapeError
 from .geometry import AxisPadding, AxisRule
@@ -106,15 +106,12 @@ def read_request(
         input=tuple(map(int, input.shape)),
         other=tuple(map(int, other[1].shape)),
         dtype=np.dtype(np.float32),
-        sizes=None if value is None else tuple(integers(name, value)),
+        sizes=None if value is None and name == "output_shape" else sizes_2_or_4(name, value),
         strides=height_width("strides", strides, data_format),
         dilations=height_width("dilations", 1 if dilations is None else dilations, data_format),
         padding=padding_rules(padding, data_format),
         data_format=data_format,
     )
-    if read.sizes is not None and len(read.sizes) not in (2, 4):
-        shown = ",".join(map(str, read.sizes))
-        raise ShapeError(f"{name}: needs 2 sizes or 4, got {len(read.sizes)} ({shown})")
     report = _bare_report(input, other, data_format)
     for role, operand in (("input", input), other):
         if len(operand.shape) != 4:

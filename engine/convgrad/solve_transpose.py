@@ -43,7 +43,7 @@ def solve_transpose(request: Request) -> Plan:
     filters = Tensor("filters", ("kh", "kw", "Cout", "Cin"), request.other, dtype, found.on("filters"))
     output = Tensor("output", letters, shape, dtype, found.on("output"))
     found.refuse(ShapeReport((input, filters, output), (height, width)))
-    check_addressable(output, "output_shape")
+    check_addressable(output, "strides" if request.sizes is None else "output_shape")
     return Plan(
         operation="conv2d_transpose",
         operands=(input, filters),

@@ -1,0 +1,99 @@
+"""Reading a dataset of an HDF5 file block by block."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import h5py
+import numpy as np
+from h5py import h5s, h5t
+
+from convgrad_cli.address import Address
+from convgrad_cli.errors import StorageError
+
+from .elements import from_disk, is_bfloat16, read_dtype
+from .failures import storage_errors
+from .hdf5_elsewhere import require_sources
+from .hdf5_file import open_hdf5
+from .hdf5_filters import require_filters
+from .hdf5_find import find_dataset
+from .hdf5_types import element_dtype
+from .protocols import Source, rows
+
+if TYPE_CHECKING:
+    from .protocols import Array
+
+_MATLAB_NOTE = "MATLAB v7.3 stores axes in reverse order; --reverse-axes reads them as MATLAB shows them"
+
+
+class Hdf5Source(Source):
+    """A dataset: contiguous, chunked, compressed or virtual; reached directly or through links.
+
+    Parameters
+    ----------
+    address : Address
+        The dataset may be left out where the file holds exactly one.
+    as_bfloat16 : bool
+        Whether two-byte opaque or uint16 data is bfloat16.
+
+    Raises
+    ------
+    AddressError
+        The address names no dataset, or `as_bfloat16` does not fit it.
+    StorageError
+        The file or something the dataset needs is damaged or missing, or its elements are not numbers.
+    """
+
+    def __init__(self, address: Address, *, as_bfloat16: bool) -> None:
+        self._file = open_hdf5(address.file, str(address))
+        try:
+            with storage_errors(str(address), "cannot be read"):
+                self._open_dataset(address, as_bfloat16)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _open_dataset(self, address: Address, as_bfloat16: bool) -> None:
+        dataset, address = find_dataset(self._file, address)
+        self._dataset = dataset
+        self.address = str(address)
+        if dataset.shape is None:
+            raise StorageError(f"{address}: dataset is empty (null dataspace)")
+        stored = element_dtype(dataset, self.address)
+        require_filters(dataset, self.address)
+        require_sources(dataset, self.address)
+        self._raw_bits = is_bfloat16(stored)
+        self.shape = dataset.shape
+        self.dtype = read_dtype(stored, self.address, as_bfloat16=as_bfloat16)
+        self.chunks = dataset.chunks
+        self.matlab = _is_matlab(dataset)
+        self.notes = (f"{address}: {_MATLAB_NOTE}",) if self.matlab else ()
+
+    def __getitem__(self, key: slice) -> Array:
+        start, stop = rows(key, self.shape[0])
+        with storage_errors(self.address, "cannot be read"):
+            block = self._read_bits(start, stop) if self._raw_bits else self._dataset[start:stop]
+        return from_disk(block, self.dtype)
+
+    def _read_bits(self, start: int, stop: int) -> Array:
+        """The bits of stored bfloat16 elements as uint16, past h5py's and HDF5's conversions."""
+        stored = self._dataset.id.get_type()
+        order = ">" if stored.get_order() == h5t.ORDER_BE else "<"
+        bits = np.empty((stop - start, *self.shape[1:]), f"{order}u2")
+        if bits.size:
+            selection = self._dataset.id.get_space()
+            selection.select_hyperslab((start, *(0 for _ in self.shape[1:])), bits.shape)
+            self._dataset.id.read(h5s.create_simple(bits.shape), selection, bits, mtype=stored)
+        return bits
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+
+def _is_matlab(dataset: h5py.Dataset) -> bool:
+    if "MATLAB_class" in dataset.attrs:
+        return True
+    # MATLAB introduces itself in the block before the HDF5 data.
+    with open(dataset.file.filename, "rb") as file:
+        return file.read(10) == b"MATLAB 7.3"

@@ -1,0 +1,135 @@
+"""Writing a dataset into an HDF5 file: into a copy of the file, which then takes the file's place."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import h5py
+from h5py import h5s
+
+from convgrad_cli.address import Address
+from convgrad_cli.errors import AddressError
+
+from .atomic import check_place, is_written_directly, replacing
+from .elements import is_bfloat16
+from .failures import storage_errors
+from .hdf5_file import open_hdf5
+from .hdf5_layout import check_options, layout
+from .hdf5_output import Run, hdf5_output
+from .hdf5_place import check_dataset
+from .hdf5_types import bfloat16_type
+from .lock import exclusive
+from .protocols import Hdf5Options, Sink
+from .signature import is_hdf5
+from .sink import OrderedSink
+
+if TYPE_CHECKING:
+    from .protocols import Array, DType
+
+
+@dataclass(frozen=True)
+class Hdf5Target:
+    """A dataset to be written, in a new or an existing HDF5 file.
+
+    Attributes
+    ----------
+    address : Address
+        File and dataset.
+    overwrite : bool
+        Whether a dataset that is there may be replaced; everything else in the file stays.
+    append : bool
+        Whether a dataset may be added to a file that is there.
+    options : Hdf5Options
+        Layout of the dataset.
+    """
+
+    address: Address
+    overwrite: bool
+    append: bool
+    options: Hdf5Options
+
+    def check(self) -> None:
+        """Find out before anything is computed whether the dataset may be written.
+
+        Raises
+        ------
+        AddressError
+            There is no place for it, or the options contradict one another.
+        OutputExistsError
+            The file or the dataset exists, and no flag allows changing it.
+        StorageError
+            The existing file cannot be read.
+        """
+        check_options(self.options)
+        check_place(self.address.file, str(self.address))
+        if is_written_directly(self.address.file):
+            raise AddressError(f"{self.address}: not a regular file, which HDF5 needs")
+        with self._existing():
+            pass
+
+    @contextmanager
+    def open(self, shape: tuple[int, ...], dtype: DType, attributes: Mapping[str, str]) -> Iterator[Sink]:
+        """Sink for the array's rows; `attributes` become those of the dataset."""
+        keywords = layout(self.options, shape, str(self.address))
+        name, label = self.address.file, str(self.address)
+        # The lock first: what is there now may not be what `check` saw.
+        with (
+            exclusive(name, label),
+            self._existing() as exists,
+            replacing(name, label, overwrite=exists) as temporary,
+        ):
+            if exists:
+                with storage_errors(label, "cannot be copied"):
+                    shutil.copyfile(name, temporary)
+            with hdf5_output(temporary, label, exists=exists) as (file, run):
+                dataset = run(self._create, file, shape, dtype, keywords)
+                run(dataset.attrs.update, attributes)
+                sink = _Hdf5Sink(dataset, run, shape, dtype)
+                yield sink
+                sink.finish()
+
+    @contextmanager
+    def _existing(self) -> Iterator[bool]:
+        """Whether the file is there; if so, it is checked and held open, which keeps other writers out."""
+        label = str(self.address)
+        if not Path(self.address.file).exists():
+            yield False
+            return
+        with storage_errors(label, "cannot be read"), open(self.address.file, "rb") as file:
+            if not is_hdf5(file):
+                raise AddressError(f"{label}: {self.address.file} is there and is not an HDF5 file")
+        with open_hdf5(self.address.file, label) as file:
+            with storage_errors(label, "cannot be read"):
+                check_dataset(file, self.address, overwrite=self.overwrite, append=self.append)
+            yield True
+
+    def _create(
+        self, file: h5py.File, shape: tuple[int, ...], dtype: DType, keywords: Mapping[str, Any]
+    ) -> h5py.Dataset:
+        path = self.address.dataset
+        if file.get(path, getlink=True) is not None:
+            del file[path]
+        stored = h5py.Datatype(bfloat16_type()) if is_bfloat16(dtype) else dtype.newbyteorder("<")
+        try:
+            return file.create_dataset(path, shape, stored, track_times=False, **keywords)
+        except (ValueError, TypeError) as error:  # a layout that only HDF5 itself knows to be impossible
+            raise AddressError(f"{self.address}: {error}") from error
+
+
+class _Hdf5Sink(OrderedSink):
+    def __init__(self, dataset: h5py.Dataset, run: Run, shape: tuple[int, ...], dtype: DType) -> None:
+        super().__init__(shape, dtype)
+        self._dataset = dataset.id
+        self._run = run
+
+    def _write(self, start: int, block: Array) -> None:
+        memory = h5s.create_simple(block.shape)
+        selection = self._dataset.get_space()
+        selection.select_hyperslab((start, *(0 for _ in block.shape[1:])), block.shape)
+        # The stored type as the type in memory: the bytes go to disk as they are.
+        self._run(self._dataset.write, memory, selection, block, self._dataset.get_type())

@@ -1,0 +1,133 @@
+"""Reading .npy: regular files block by block, pipes and Fortran-ordered files whole."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, BinaryIO
+
+import numpy as np
+
+from convgrad_cli.errors import StorageError
+
+from .elements import from_disk, read_dtype
+from .failures import storage_errors
+from .npy_header import NpyHeader, read_header
+from .protocols import Source, rows
+
+if TYPE_CHECKING:
+    from .protocols import Array
+
+_PIECE_BYTES = 1 << 20
+
+
+def open_npy(file: BinaryIO, address: str, *, seekable: bool, as_bfloat16: bool) -> Source:
+    """Source for a .npy file of which only the header is read here.
+
+    Parameters
+    ----------
+    file : binary file
+        At its first byte; the source takes it over.
+    address : str
+        As the user gave it.
+    seekable : bool
+        Whether this is a regular file, whose size is known and which can be read in any order.
+    as_bfloat16 : bool
+        Whether two-byte void or uint16 data is bfloat16.
+    """
+    header = read_header(file, address)
+    if seekable:
+        check_size(address, header.data_bytes, os.fstat(file.fileno()).st_size - header.data_start)
+    kind = _NpyBlocks if seekable and not header.fortran_order else _NpyWhole
+    return kind(file, address, header, as_bfloat16)
+
+
+def check_size(address: str, promised: int, found: int) -> None:
+    """Compare the data's size in bytes with what the header promises.
+
+    Raises
+    ------
+    StorageError
+        Too few bytes, or too many.
+    """
+    if found < promised:
+        raise StorageError(f"{address} is truncated: header promises {promised} bytes of data, found {found}")
+    if found > promised:
+        raise StorageError(
+            f"{address}: header promises {promised} bytes of data, found {found}: "
+            f"they are followed by {found - promised} bytes that the header does not account for"
+        )
+
+
+class _Npy(Source):
+    """What both ways of reading share."""
+
+    def __init__(self, file: BinaryIO, address: str, header: NpyHeader, as_bfloat16: bool) -> None:
+        self.address = address
+        self.shape = header.shape
+        self.dtype = read_dtype(header.dtype, address, as_bfloat16=as_bfloat16)
+        self.chunks = None
+        self.matlab = False
+        self.notes = ()
+        self._file = file
+        self._header = header
+        self._lock = threading.Lock()  # seek and read belong together
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+
+class _NpyBlocks(_Npy):
+    """C order in a regular file. Not memory-mapped: a file that shrinks is to be an error, not a SIGBUS."""
+
+    def __getitem__(self, key: slice) -> Array:
+        start, stop = rows(key, self.shape[0])
+        block = np.empty((stop - start, *self.shape[1:]), self._header.dtype)
+        row_bytes = block.nbytes // max(stop - start, 1)
+        with self._lock, storage_errors(self.address, "cannot be read"):
+            self._file.seek(self._header.data_start + start * row_bytes)
+            self._fill(block)
+        return from_disk(block, self.dtype)
+
+    def _fill(self, block: Array) -> None:
+        space = block.reshape(-1).view(np.uint8).data
+        found = 0
+        # One read returns at most 2 GiB.
+        while found < len(space) and (more := self._file.readinto(space[found:])):  # type: ignore[attr-defined]
+            found += more
+        if found < len(space):
+            size = os.fstat(self._file.fileno()).st_size - self._header.data_start
+            raise StorageError(
+                f"{self.address} became shorter while it was read: "
+                f"header promises {self._header.data_bytes} bytes of data, found {size}"
+            )
+
+
+class _NpyWhole(_Npy):
+    """A pipe, or a file in Fortran order: read once from front to back when first asked for, then kept."""
+
+    _array: Array | None = None
+
+    def __getitem__(self, key: slice) -> Array:
+        start, stop = rows(key, self.shape[0])
+        with self._lock, storage_errors(self.address, "cannot be read"):
+            if self._array is None:
+                self._array = self._read()
+        return self._array[start:stop]
+
+    def _read(self) -> Array:
+        # Grown piece by piece: through a pipe, a header can promise any size and nothing contradicts it.
+        data = bytearray()
+        promised = self._header.data_bytes
+        while more := self._file.read(min(promised - len(data), _PIECE_BYTES)):
+            data += more
+        surplus = 0
+        while more := self._file.read(_PIECE_BYTES):
+            surplus += len(more)
+        check_size(self.address, promised, len(data) + surplus)
+        flat = np.frombuffer(data, self._header.dtype) if data else np.empty(0, self._header.dtype)
+        flat = from_disk(flat, self.dtype)
+        array = flat.reshape(self.shape, order="F" if self._header.fortran_order else "C")
+        array.setflags(write=False)  # every block is a view of it
+        return array

@@ -1,0 +1,5 @@
+"""`python -m convgrad_cli` is `convgrad`."""
+
+from .main import main
+
+main()

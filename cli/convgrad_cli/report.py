@@ -1,0 +1,125 @@
+"""What a job says of itself: shape tables or one JSON object on standard output, notes on standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any, TextIO, TypeAlias
+
+from convgrad import ConvgradError, Plan, ShapeReport
+
+from .checksum import Summary
+from .errors import StorageError
+from .text import printable, silence
+
+#: Address of each role; none where a dry run names no output.
+Addresses: TypeAlias = dict[str, str | None]
+
+
+class Reporter:
+    """Where and how a job's diagnostics go.
+
+    Parameters
+    ----------
+    stream : for tables and JSON
+    as_json : one JSON object instead of tables
+    quiet : no tables, notes or progress; a JSON object that was asked for stays
+    verbose : blocks, bytes and times on standard error
+    """
+
+    def __init__(self, *, stream: TextIO, as_json: bool, quiet: bool, verbose: bool) -> None:
+        self._stream = stream
+        self._as_json = as_json
+        self.quiet = quiet
+        self._verbose = verbose
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing of a finished job is shown."""
+        return self.quiet and not self._as_json
+
+    def notes(self, notes: Iterable[str]) -> None:
+        """Tell the user something that is not an error."""
+        if not self.quiet:
+            for note in notes:
+                self._aside(f"Note: {printable(note)}")
+
+    def refused(self, verb: str, error: ConvgradError, addresses: Addresses) -> None:
+        """Show the shapes of a job that cannot run."""
+        if self._as_json:
+            shapes = _with_addresses(error.report.to_dict(), addresses) if error.report else {}
+            told = {"message": error.message, "hint": error.hint}
+            self._json({"command": verb, **shapes, "error": told})
+        elif error.report is not None:
+            self._tables(error.report, addresses)
+
+    def planned(self, verb: str, plan: Plan, addresses: Addresses) -> None:
+        """Show the plan of a job that was not run."""
+        if self._as_json:
+            self._json({"command": verb, **_with_addresses(plan.to_dict(), addresses), "dry_run": True})
+            return
+        self._tables(plan.report, addresses)
+        self._line(f"plan: {_plan_in_words(plan)}; nothing computed")
+        if self._verbose:
+            self._aside(str(plan))
+
+    def done(self, verb: str, plan: Plan, addresses: Addresses, summary: Summary, seconds: float) -> None:
+        """Show a finished job."""
+        if self._verbose:
+            self._aside(f"convgrad: {_plan_in_words(plan)}; {seconds:.3f} s")
+        if self._as_json:
+            plan_and_files = _with_addresses(plan.to_dict(), addresses)
+            self._json({"command": verb, **plan_and_files, "dry_run": False, "result": summary.to_dict()})
+            return
+        self._tables(plan.report, addresses)
+        unusual = f"  {summary.non_finite:,} elements not finite" if summary.non_finite else ""
+        self._line(f"result: sum {summary.sum:.9g}  abs_sum {summary.abs_sum:.9g}{unusual}")
+
+    def _aside(self, text: str) -> None:
+        """Say something on standard error; nothing depends on its being read."""
+        with contextlib.suppress(OSError):
+            print(text, file=sys.stderr, flush=True)
+
+    def _json(self, value: dict[str, Any]) -> None:
+        import json  # tables do without it
+
+        with self._reader_may_leave():
+            self._stream.write(json.dumps(value) + "\n")
+            self._stream.flush()
+
+    def _line(self, text: str) -> None:
+        if not self.quiet:
+            with self._reader_may_leave():
+                self._stream.write(text + "\n")
+                self._stream.flush()
+
+    def _tables(self, report: ShapeReport, addresses: Addresses) -> None:
+        if not self.quiet:
+            from .tables import print_tables
+
+            with self._reader_may_leave():
+                print_tables(report, addresses, self._stream)
+
+    @contextlib.contextmanager
+    def _reader_may_leave(self) -> Iterator[None]:
+        """Take a reader's leaving for its right: what the job did or refused is not changed by it."""
+        try:
+            yield
+        except BrokenPipeError:
+            silence(self._stream)
+        except OSError as error:
+            silence(self._stream)
+            raise StorageError(f"standard output: {error.strerror or error}") from error
+
+
+def _plan_in_words(plan: Plan) -> str:
+    return (
+        f"{plan.multiply_adds:,} multiply-adds in {plan.block_count:,} blocks, "
+        f"{plan.total_bytes:,} bytes in all, {plan.held_bytes:,} at a time"
+    )
+
+
+def _with_addresses(report: dict[str, Any], addresses: Addresses) -> dict[str, Any]:
+    tensors = [{**tensor, "address": addresses.get(tensor["role"])} for tensor in report["tensors"]]
+    return {**report, "tensors": tensors}

@@ -43,7 +43,7 @@ def _members(file: str, path: str) -> list[tuple[str, str | None]]:
             group: Any = opened[parent or "/"]
             found: list[tuple[str, str | None]] = []
             for name in group:
-                member = f"{parent}{slash or '/'}{name}"
+                member = f"{parent}{slash if path else '/'}{name}"
                 if not member.startswith(path):
                     continue
                 kind = group.get(name, getclass=True)

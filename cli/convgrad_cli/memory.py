@@ -7,17 +7,22 @@ from pathlib import Path
 from convgrad import Plan
 
 
-def check_memory(plan: Plan) -> None:
+def check_memory(plan: Plan, kept: int) -> None:
     """Refuse a job whose arrays do not fit.
+
+    Parameters
+    ----------
+    plan : of the job
+    kept : bytes of operands that are held whole although the plan reads them in slabs
 
     Raises
     ------
     MemoryError
         With both byte counts.
     """
-    available = available_bytes()
-    if available is not None and plan.held_bytes > available:
-        raise MemoryError(f"this job holds {plan.held_bytes:,} bytes at a time, {available:,} are available")
+    available, needed = available_bytes(), plan.held_bytes + kept
+    if available is not None and needed > available:
+        raise MemoryError(f"this job holds {needed:,} bytes at a time, {available:,} are available")
 
 
 def available_bytes() -> int | None:
@@ -38,8 +43,14 @@ def _meminfo() -> int | None:
 
 
 def _cgroup() -> int | None:
+    """What this process's control group (version 2) leaves."""
     folder = Path("/sys/fs/cgroup")
     try:
-        return int((folder / "memory.max").read_text()) - int((folder / "memory.current").read_text())
-    except (OSError, ValueError):  # no cgroup, or "max"
+        left = int((folder / "memory.max").read_text()) - int((folder / "memory.current").read_text())
+        for line in (folder / "memory.stat").read_text().splitlines():
+            name, _, amount = line.partition(" ")
+            if name == "inactive_file":  # pages of files read before, which the kernel drops when asked
+                left += int(amount)
+    except (OSError, ValueError):  # no such group, or "max"
         return None
+    return left

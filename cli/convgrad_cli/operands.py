@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from typing import Any, Protocol
 
 import numpy as np
@@ -33,6 +34,10 @@ class Operand(Protocol):
     @property
     def chunks(self) -> tuple[int, ...] | None:
         """Chunk sizes of an HDF5 dataset."""
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes held in memory once anything has been read."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -95,6 +100,7 @@ class Reversed:
         self.dtype = operand.dtype
         self.chunks = None
         self.notes = ()
+        self.kept_bytes = math.prod(self.shape) * self.dtype.itemsize
 
     def __getitem__(self, key: slice, /) -> npt.NDArray[Any]:
         # The first axis here is the last one stored, so any part of it needs a pass over the file.
@@ -122,6 +128,7 @@ class Cast:
         self.dtype = dtype
         self.chunks = operand.chunks
         self.notes = operand.notes
+        self.kept_bytes = operand.kept_bytes
 
     def __getitem__(self, key: slice, /) -> npt.NDArray[Any]:
         values = self._operand[key]

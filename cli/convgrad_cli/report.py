@@ -45,14 +45,15 @@ class Reporter:
             for note in notes:
                 self._aside(f"Note: {printable(note)}")
 
-    def refused(self, verb: str, error: ConvgradError, addresses: Addresses) -> None:
-        """Show the shapes of a job that cannot run."""
+    def refused(self, verb: str, error: Exception, addresses: Addresses) -> None:
+        """Show what is known of a job that cannot run; the error itself goes to standard error."""
+        report = error.report if isinstance(error, ConvgradError) else None
         if self._as_json:
-            shapes = _with_addresses(error.report.to_dict(), addresses) if error.report else {}
-            told = {"message": error.message, "hint": error.hint}
+            shapes = _with_addresses(report.to_dict(), addresses) if report else {}
+            told = {"message": getattr(error, "message", str(error)), "hint": getattr(error, "hint", None)}
             self._json({"command": verb, **shapes, "error": told})
-        elif error.report is not None:
-            self._tables(error.report, addresses)
+        elif report is not None:
+            self._tables(report, addresses)
 
     def planned(self, verb: str, plan: Plan, addresses: Addresses) -> None:
         """Show the plan of a job that was not run."""

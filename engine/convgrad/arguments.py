@@ -40,9 +40,11 @@ def integer(argument: str, value: object) -> int:
 
 def _shown(value: object) -> str:
     """Return a wrong value on one line of reasonable length."""
-    if isinstance(value, np.ndarray) and value.ndim:
-        return f"an array of shape {value.shape}"
-    text = (str(value) if isinstance(value, np.ndarray) else repr(value)).encode("unicode_escape").decode()
+    if isinstance(value, np.ndarray):
+        if value.ndim > 1:
+            return f"an array of shape {value.shape}"
+        value = value.tolist()
+    text = repr(value).encode("unicode_escape").decode()
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
@@ -69,9 +71,10 @@ def sizes_2_or_4(argument: str, value: object) -> tuple[int, ...]:
     ArgumentError
         If it is anything else.
     """
-    if value is None or np.ndim(value) != 1:  # type: ignore[arg-type]
-        raise ArgumentError(f"{argument}: must be 2 or 4 integers, got {_shown(value)}")
-    sizes = tuple(integers(argument, value))
+    try:
+        sizes = tuple(integers(argument, value))
+    except ArgumentError:
+        raise ArgumentError(f"{argument}: must be 2 or 4 integers, got {_shown(value)}") from None
     if len(sizes) not in (2, 4):
         raise ArgumentError(
             f"{argument}: must be 2 or 4 integers, got {len(sizes)} ({','.join(map(str, sizes))})"

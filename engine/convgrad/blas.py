@@ -23,6 +23,7 @@ def one_blas_thread() -> Iterator[None]:
     global _calls, _before
     with _lock:
         if _calls == 0:
+            _take_control()
             _before = _controller().limit(limits=1)
         _calls += 1
     try:
@@ -31,7 +32,15 @@ def one_blas_thread() -> Iterator[None]:
         with _lock:
             _calls -= 1
             if _calls == 0:
+                _take_control()
                 _before.restore_original_limits()
+
+
+def _take_control() -> None:
+    # threadpoolctl 3.8 heeds only the first thread that sets a limit, which need not be this one.
+    for library in _controller().lib_controllers:
+        if hasattr(library, "clear_controlling_thread"):
+            library.clear_controlling_thread(force=True)
 
 
 @functools.cache

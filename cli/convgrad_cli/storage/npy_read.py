@@ -62,6 +62,8 @@ def check_size(address: str, promised: int, found: int) -> None:
 class _Npy(Source):
     """What both ways of reading share."""
 
+    _keeps = False
+
     def __init__(self, file: BinaryIO, address: str, header: NpyHeader, as_bfloat16: bool) -> None:
         self.address = address
         self.shape = header.shape
@@ -69,6 +71,7 @@ class _Npy(Source):
         self.chunks = None
         self.matlab = False
         self.notes = ()
+        self.kept_bytes = header.data_bytes if self._keeps else 0
         self._file = file
         self._header = header
         self._lock = threading.Lock()  # seek and read belong together
@@ -107,6 +110,7 @@ class _NpyBlocks(_Npy):
 class _NpyWhole(_Npy):
     """A pipe, or a file in Fortran order: read once from front to back when first asked for, then kept."""
 
+    _keeps = True
     _array: Array | None = None
 
     def __getitem__(self, key: slice) -> Array:

@@ -32,6 +32,8 @@ class Source(Protocol):
         Whether the file is MATLAB v7.3, which shows its axes in reverse order.
     notes : tuple of str
         Things the user should hear about, one line each.
+    kept_bytes : int
+        Bytes of data held in memory once anything has been read: 0 where blocks are read one by one.
     """
 
     address: str
@@ -40,6 +42,7 @@ class Source(Protocol):
     chunks: tuple[int, ...] | None
     matlab: bool
     notes: tuple[str, ...]
+    kept_bytes: int = 0
 
     def __getitem__(self, key: slice) -> Array:
         """Rows `start:stop` along axis 0, in native byte order; strides may be any."""

@@ -84,7 +84,8 @@ def common(first: tuple[str, np.dtype[Any]], second: tuple[str, np.dtype[Any]]) 
 def to_float64(array: npt.NDArray[Any]) -> Float64:
     """Return a C-contiguous float64 copy of `array`, exact for every supported dtype."""
     result = np.empty(array.shape, np.float64)
-    np.copyto(result, array, casting="unsafe")
+    with np.errstate(invalid="ignore"):  # a signalling NaN is a NaN
+        np.copyto(result, array, casting="unsafe")
     return result
 
 

@@ -126,7 +126,7 @@ def _slabs(plan: Plan, *sources: Source) -> Iterator[list[range]]:
     wanted = plan.images_per_slab
     for source in sources:
         chunks = getattr(source, "chunks", None)
-        if chunks:
+        if chunks and isinstance(chunks[0], int):  # other libraries' chunks are lists of sizes
             both = math.lcm(wanted, chunks[0])
             wanted = both if both <= 2 * wanted else wanted
     ranges = plan.image_ranges()

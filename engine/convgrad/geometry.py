@@ -137,7 +137,10 @@ class Axis:
         return _clip(start, stop, 0, self.narrow)
 
     def narrow_reach(self, wide: range) -> range:
-        """Return the narrow positions that any tap brings into the wide positions `wide`."""
+        """Return the narrow positions from the first to the last that a tap brings into the positions `wide`.
+
+        With a dilation some of those between may have no tap there.
+        """
         # The last tap looks back farthest, the first one least.
         return range(self.narrow_range(self.kernel - 1, wide).start, self.narrow_range(0, wide).stop)
 

@@ -54,10 +54,11 @@ def transpose_mistakes(request: Request) -> Candidates:
         "filters axes 2 and 3 look swapped: the order is (kh, kw, Cout, Cin)",
         replace(request, other=(a, b, d, c)),
     )
-    yield (
-        "filters look like PyTorch's (Cin, Cout, kh, kw): transpose their axes by (2, 3, 1, 0)",
-        replace(request, other=(c, d, b, a)),
-    )
+    if c * d <= a * b:  # kernels are small beside channels; 3 input channels alone prove nothing
+        yield (
+            "filters look like PyTorch's (Cin, Cout, kh, kw): transpose their axes by (2, 3, 1, 0)",
+            replace(request, other=(c, d, b, a)),
+        )
     yield from _other_layout(request)
     sizes = request.sizes
     if sizes is None:

@@ -19,9 +19,9 @@ def check_data_format(value: object) -> str:
     ArgumentError
         Otherwise.
     """
-    if value not in DATA_FORMATS:
+    if not isinstance(value, str) or value not in DATA_FORMATS:
         raise ArgumentError(f"data_format: must be NHWC or NCHW, got {value!r:.40}")
-    return str(value)
+    return value
 
 
 def axis_letters(data_format: str, height: str, width: str, channels: str) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from .solve_transpose import solve_transpose
 def plan_conv2d_transpose(
     input: Shaped,
     filters: Shaped,
-    output_shape: Sizes | None = None,
+    output_shape: Sequence[int] | None = None,
     strides: Sizes = 1,
     padding: Padding = "SAME",
     data_format: str = "NHWC",
@@ -70,7 +71,7 @@ def plan_conv2d_transpose(
 
 def plan_depthwise_conv2d_backprop_filter(
     input: Shaped,
-    filter_sizes: Sizes,
+    filter_sizes: Sequence[int],
     out_backprop: Shaped,
     strides: Sizes = 1,
     padding: Padding = "SAME",
@@ -123,7 +124,7 @@ def plan_depthwise_conv2d_backprop_filter(
 def conv2d_transpose(
     input: npt.ArrayLike | Source,
     filters: npt.ArrayLike | Source,
-    output_shape: Sizes | None = None,
+    output_shape: Sequence[int] | None = None,
     strides: Sizes = 1,
     padding: Padding = "SAME",
     data_format: str = "NHWC",
@@ -177,14 +178,14 @@ def conv2d_transpose(
     array([[1., 2.],
            [2., 4.]])
     """
-    first, second = _operand(input), _operand(filters)
+    first, second = _operand("input", input), _operand("filters", filters)
     plan = plan_conv2d_transpose(first, second, output_shape, strides, padding, data_format, dilations)
     return _run(plan, first, second, out)
 
 
 def depthwise_conv2d_backprop_filter(
     input: npt.ArrayLike | Source,
-    filter_sizes: Sizes,
+    filter_sizes: Sequence[int],
     out_backprop: npt.ArrayLike | Source,
     strides: Sizes = 1,
     padding: Padding = "SAME",
@@ -235,15 +236,23 @@ def depthwise_conv2d_backprop_filter(
     >>> float(depthwise_conv2d_backprop_filter(ones, (1, 1), ones)[0, 0, 0, 0])
     4096.0
     """
-    first, second = _operand(input), _operand(out_backprop)
+    first, second = _operand("input", input), _operand("out_backprop", out_backprop)
     plan = plan_depthwise_conv2d_backprop_filter(
         first, filter_sizes, second, strides, padding, data_format, dilations
     )
     return _run(plan, first, second, out)
 
 
-def _operand(value: Any) -> Any:
-    """Return a source as it is, anything else as an array."""
+def _operand(argument: str, value: Any) -> Any:
+    """Return a source as it is, anything else as an array.
+
+    Raises
+    ------
+    ArgumentError
+        On a masked array: computing on what is under the mask would be silent, and wrong.
+    """
+    if isinstance(value, np.ndarray) and hasattr(value, "mask"):
+        raise ArgumentError(f"{argument}: masked arrays are not supported, fill it first")
     is_source = hasattr(value, "shape") and isinstance(getattr(value, "dtype", None), np.dtype)
     return value if is_source and hasattr(value, "__getitem__") else np.asarray(value)
 

@@ -118,16 +118,17 @@ class Plan:
 
     def image_ranges(self) -> list[range]:
         """Return the batch cut into the images of a block."""
-        return _cut(range(self.batch), self.block_sizes.images)
+        return list(_cut(range(self.batch), self.block_sizes.images))
 
     def blocks(self, images: range) -> Iterator[Block]:
         """Yield the blocks of `images`, which must be one of `image_ranges`, in their fixed order."""
         transpose = self.operation == "conv2d_transpose"
         heights = self.height.wide if transpose else self.height.narrow
         widths = self.width.wide if transpose else self.width.narrow
-        channels = (
-            [range(self.channels)] if transpose else _cut(range(self.channels), self.block_sizes.channels)
-        )
+        # A transposed convolution sums over all channels, even over none.
+        channels = [range(self.channels)]
+        if not transpose:
+            channels = list(_cut(range(self.channels), self.block_sizes.channels))
         for rows in _cut(range(heights), self.block_sizes.rows):
             for columns in _cut(range(widths), self.block_sizes.columns):
                 for some in channels:
@@ -171,12 +172,14 @@ def transpose_block_sizes(height: Axis, width: Axis, batch: int, channels: int, 
     """Choose blocks of the result: as many columns, then rows, then images as `BLOCK_ELEMENTS` allows."""
     # A block holds its results and, for one kernel row, the narrow pixels under them with all channels
     # and those pixels' products.
-    deep = max(channels, outputs, 1)
-    columns = _at_most(width.wide, BLOCK_ELEMENTS // max(outputs, _ceil_div(deep, width.stride)))
-    reach = min(len(width.narrow_reach(range(columns))), columns * width.kernel) * deep
-    rows = _at_most(height.wide, BLOCK_ELEMENTS // max(columns * outputs, _ceil_div(reach, height.stride), 1))
-    image = max(rows * columns * outputs, _ceil_div(rows, height.stride) * reach, 1)
-    images = _at_most(batch, BLOCK_ELEMENTS // image) if rows == height.wide else 1
+    per_pixel = max(channels, outputs, 1)
+    columns = _at_most(width.wide, BLOCK_ELEMENTS // max(outputs, _ceil_div(per_pixel, width.stride)))
+    # The first block's reach stands for all: others are not cut by the border, and reach a kernel farther.
+    reached = min(len(width.narrow_reach(range(columns))), columns * width.kernel)
+    wide_row, narrow_row = columns * outputs, reached * per_pixel
+    rows = _at_most(height.wide, BLOCK_ELEMENTS // max(wide_row, _ceil_div(narrow_row, height.stride), 1))
+    image = max(rows * wide_row, _ceil_div(rows, height.stride) * narrow_row, 1)
+    images = _at_most(batch, BLOCK_ELEMENTS // image)
     return BlockSizes(images, rows, columns, max(channels, 1))
 
 
@@ -189,10 +192,10 @@ def filter_grad_block_sizes(
     some = _at_most(channels, BLOCK_ELEMENTS // (max(multiplier, 1) * min(pixels, 512)))
     each = some * max(multiplier, 1)
     columns = _at_most(width.narrow, BLOCK_ELEMENTS // each)
-    reach = min(len(width.wide_reach(range(columns))), columns * width.kernel)
-    row = max(columns * each, reach * some, 1)
+    reached = min(len(width.wide_reach(range(columns))), columns * width.kernel)
+    row = max(columns * each, reached * some, 1)
     rows = _at_most(height.narrow, BLOCK_ELEMENTS // row)
-    images = _at_most(batch, BLOCK_ELEMENTS // (row * rows)) if rows == height.narrow else 1
+    images = _at_most(batch, BLOCK_ELEMENTS // (row * rows))
     return BlockSizes(images, rows, columns, some)
 
 
@@ -204,5 +207,5 @@ def _at_most(size: int, limit: int) -> int:
     return max(min(size, limit), 1)
 
 
-def _cut(whole: range, size: int) -> list[range]:
-    return [whole[start : start + size] for start in range(0, len(whole), max(size, 1))]
+def _cut(whole: range, size: int) -> Iterator[range]:
+    return (whole[start : start + size] for start in range(0, len(whole), max(size, 1)))

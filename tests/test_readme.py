@@ -1,0 +1,98 @@
+"""README.md says what is so: its reference is fresh and every example in it gives the output shown."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from command_reference import README, with_reference
+
+SAMPLES = README.parent / "samples"
+TEXT = README.read_text()
+#: A line no example prints: it comes after each command's output.
+MARK = "\x01"
+
+
+def blocks(language: str) -> list[object]:
+    """Return the code blocks of one language, each with the heading above it as its id."""
+    found = []
+    for match in re.finditer(rf"^```{language}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL):
+        heading = re.findall(r"^#+ (.*)$", TEXT[: match.start()], re.MULTILINE)[-1]
+        found.append(pytest.param(match[1], id=heading.replace("`", "")))
+    return found
+
+
+@pytest.fixture
+def samples(tmp_path: Path) -> Path:
+    """A copy of the samples to work in."""
+    copy = tmp_path / "samples"
+    shutil.copytree(SAMPLES, copy, ignore=shutil.ignore_patterns("build"))
+    return copy
+
+
+def commands(block: str) -> list[tuple[str, str]]:
+    """Return the commands after `$ ` (continued by a backslash) and the output below each."""
+    pairs: list[list[str]] = []
+    continued = False
+    for line in block.splitlines():
+        if line.startswith("$ ") or continued:
+            text = line.removeprefix("$ ") if not continued else line.removeprefix("> ")
+            if continued:
+                pairs[-1][0] += "\n" + text
+            else:
+                pairs.append([text, ""])
+            continued = line.endswith("\\")
+        else:
+            pairs[-1][1] += line + "\n"
+    return [(command, output) for command, output in pairs]
+
+
+@pytest.mark.parametrize("block", blocks("console"))
+def test_session(block: str, samples: Path) -> None:
+    """Each command prints exactly what the README shows."""
+    script = "".join(f"{command}\nstatus=$?; echo {MARK}; (exit $status)\n" for command, _ in commands(block))
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", f"exec 2>&1\n{script}"],
+        cwd=samples,
+        env={**os.environ, "PATH": path, "LC_ALL": "C.UTF-8"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    outputs = done.stdout.split(f"{MARK}\n")
+    for (command, expected), got in zip(commands(block), outputs, strict=False):
+        assert got == expected, f"$ {command}"
+
+
+@pytest.mark.parametrize("block", blocks("python"))
+def test_python_example(block: str, samples: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each interpreter session prints exactly what the README shows."""
+    monkeypatch.chdir(samples)
+    parsed = doctest.DocTestParser().get_doctest(block, {}, "README.md", None, None)
+    assert parsed.examples, "an example without a prompt tests nothing"
+    assert doctest.DocTestRunner().run(parsed).failed == 0
+
+
+@pytest.mark.skipif(
+    tuple(map(int, version("click").split(".")[:2])) < (8, 5), reason="made with the newest click"
+)
+def test_reference_is_fresh() -> None:
+    """`make docs` would change nothing."""
+    assert with_reference(TEXT) == TEXT, "run `make docs`"
+
+
+def test_first_commands_are_the_promised_two() -> None:
+    """The first block of the README is `make demo` and `make test`."""
+    first = re.search(r"^```sh\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    assert first is not None
+    assert [line.split("#")[0].strip() for line in first[1].splitlines()] == ["make demo", "make test"]

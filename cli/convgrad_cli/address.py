@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os.path
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .errors import AddressError
 
 SEPARATOR = "::"
 
 
-@dataclass(frozen=True)
-class Address:
+class Address(NamedTuple):
     """`FILE`, or `FILE::dataset` for a dataset inside an HDF5 file.
 
     Attributes

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +16,7 @@ class _Sink(Protocol):
     def __setitem__(self, key: slice, value: npt.NDArray[Any], /) -> None: ...
 
 
-@dataclass(frozen=True)
-class Summary:
+class Summary(NamedTuple):
     """Sum and sum of absolute values in float64, and how many elements are inf or NaN."""
 
     sum: float

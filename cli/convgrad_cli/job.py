@@ -11,8 +11,7 @@ import gc
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -39,8 +38,7 @@ from .storage import Hdf5Options, Target, open_target
 _STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 
-@dataclass(frozen=True)
-class Operation:
+class Operation(NamedTuple):
     """What a verb computes.
 
     Attributes

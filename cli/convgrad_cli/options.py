@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -20,13 +19,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 
-@dataclass
 class Settings:
-    """What the options mean for the process as a whole, told to `main`."""
+    """What the options mean for the process as a whole, told to `main`.
 
-    debug: bool = False
-    array_on_stdout: bool = False
-    closed: frozenset[str] = frozenset()
+    Parameters
+    ----------
+    closed : names of standard streams that were not open
+    """
+
+    def __init__(self, closed: frozenset[str] = frozenset()) -> None:
+        self.closed = closed
+        self.debug = False
+        self.array_on_stdout = False
 
 
 class SizesType(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.5 only

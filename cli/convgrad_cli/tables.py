@@ -10,7 +10,6 @@ from typing import TextIO
 
 from rich import box
 from rich.console import Console
-from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -35,8 +34,7 @@ def print_tables(report: ShapeReport, addresses: dict[str, str | None], stream: 
     console = Console(file=stream, markup=False, emoji=False, highlight=False)
     # Asked of the stream itself: FORCE_COLOR makes Rich call anything a terminal.
     if not stream.isatty():
-        unlimited = console.options.update(width=1_000_000)
-        console.width = max(Measurement.get(console, unlimited, table).maximum for table in tables)
+        console.width = 1_000_000
     # Rich ends the process where it finds a pipe closed, so it does not write itself.
     with console.capture() as captured:
         for table in tables:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any, Protocol
 
 import numpy as np
@@ -60,7 +61,9 @@ def execute(plan: Plan, first: Source, second: Source, out: Sink, progress: Prog
     """
     run = _transpose if plan.operation == "conv2d_transpose" else _filter_grad
     report = _counted(plan.block_count, progress)
-    with one_blas_thread(), np.errstate(all="ignore"):
+    # Only matrix products are BLAS's.
+    threads = one_blas_thread if run is _transpose else nullcontext
+    with threads(), np.errstate(all="ignore"):
         run(plan, first, second, out, report)
 
 

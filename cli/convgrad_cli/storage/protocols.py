@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeAlias
 
 if TYPE_CHECKING:  # importing this module costs no NumPy
     import numpy as np
@@ -77,8 +76,7 @@ class Target(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Hdf5Options:
+class Hdf5Options(NamedTuple):
     """How an HDF5 dataset is laid out, as h5py takes it; a field left at its default is not passed on.
 
     Attributes

@@ -262,7 +262,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
 
 INTERRUPTED = """
 import os, signal
-from convgrad_cli.storage import hdf5_output
+from convgrad_cli.storage.hdf5 import output as hdf5_output
 close = hdf5_output._close
 def interrupted(*arguments):
     os.kill(os.getpid(), signal.SIGINT)

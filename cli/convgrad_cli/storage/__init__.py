@@ -52,7 +52,7 @@ def open_source(text: str, *, as_bfloat16: bool = False) -> Source:
         file: BinaryIO = open(path, "rb", buffering=0)  # noqa: SIM115
     if is_regular and _is_hdf5(file, address):
         file.close()
-        from .hdf5_read import Hdf5Source
+        from .hdf5.read import Hdf5Source
 
         return Hdf5Source(address, as_bfloat16=as_bfloat16)
     return _open_npy(file, address, seekable=is_regular, as_bfloat16=as_bfloat16)
@@ -66,7 +66,7 @@ def _is_hdf5(file: BinaryIO, address: Address) -> bool:
 
 
 def _open_npy(file: BinaryIO, address: Address, *, seekable: bool, as_bfloat16: bool) -> Source:
-    from .npy_read import open_npy
+    from .npy.read import open_npy
 
     try:
         with storage_errors(str(address), "cannot be read"):
@@ -118,7 +118,7 @@ def open_target(
     if options.flags:
         flags = ", ".join(options.flags)
         raise AddressError(f"{address}: {flags} is for HDF5 files (FILE.h5::/name), and this is .npy")
-    from .npy_write import NpyTarget
+    from .npy.write import NpyTarget
 
     target = NpyTarget(address, overwrite)
     target.check()
@@ -128,7 +128,7 @@ def open_target(
 def _hdf5_target(address: Address, overwrite: bool, append: bool, options: Hdf5Options) -> Target:
     if address.file == "-":
         raise AddressError(f"{address}: standard output carries .npy; HDF5 needs a file")
-    from .hdf5_write import Hdf5Target
+    from .hdf5.write import Hdf5Target
 
     target = Hdf5Target(address, overwrite, append, options)
     target.check()

@@ -14,22 +14,22 @@ from h5py import h5s
 
 from convgrad_cli.address import Address
 from convgrad_cli.errors import AddressError
+from convgrad_cli.storage.atomic import check_place, is_written_directly, replacing
+from convgrad_cli.storage.elements import is_bfloat16
+from convgrad_cli.storage.failures import storage_errors
+from convgrad_cli.storage.protocols import Hdf5Options, Sink
+from convgrad_cli.storage.signature import is_hdf5
+from convgrad_cli.storage.sink import OrderedSink
 
-from .atomic import check_place, is_written_directly, replacing
-from .elements import is_bfloat16
-from .failures import storage_errors
-from .hdf5_file import open_hdf5
-from .hdf5_layout import check_options, layout
-from .hdf5_output import Run, hdf5_output
-from .hdf5_place import check_dataset
-from .hdf5_types import bfloat16_type
+from .file import open_hdf5
+from .layout import check_options, layout
 from .lock import exclusive
-from .protocols import Hdf5Options, Sink
-from .signature import is_hdf5
-from .sink import OrderedSink
+from .output import Run, hdf5_output
+from .place import check_dataset
+from .types import bfloat16_type
 
 if TYPE_CHECKING:
-    from .protocols import Array, DType
+    from convgrad_cli.storage.protocols import Array, DType
 
 
 @dataclass(frozen=True)

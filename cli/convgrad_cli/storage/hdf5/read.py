@@ -10,18 +10,18 @@ from h5py import h5s, h5t
 
 from convgrad_cli.address import Address
 from convgrad_cli.errors import StorageError
+from convgrad_cli.storage.elements import from_disk, is_bfloat16, read_dtype
+from convgrad_cli.storage.failures import storage_errors
+from convgrad_cli.storage.protocols import Source, rows
 
-from .elements import from_disk, is_bfloat16, read_dtype
-from .failures import storage_errors
-from .hdf5_elsewhere import require_sources
-from .hdf5_file import open_hdf5
-from .hdf5_filters import require_filters
-from .hdf5_find import find_dataset
-from .hdf5_types import element_dtype
-from .protocols import Source, rows
+from .elsewhere import require_sources
+from .file import open_hdf5
+from .filters import require_filters
+from .find import find_dataset
+from .types import element_dtype
 
 if TYPE_CHECKING:
-    from .protocols import Array
+    from convgrad_cli.storage.protocols import Array
 
 _MATLAB_NOTE = "MATLAB v7.3 stores axes in reverse order; --reverse-axes reads them as MATLAB shows them"
 

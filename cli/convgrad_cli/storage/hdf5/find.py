@@ -10,7 +10,7 @@ from convgrad.errors import ConvgradError
 from convgrad_cli.address import Address
 from convgrad_cli.errors import AddressError, StorageError
 
-from .hdf5_types import element_name
+from .types import element_name
 
 _MOST_LISTED = 20
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from convgrad_cli.errors import StorageError
+from convgrad_cli.storage.elements import from_disk, read_dtype
+from convgrad_cli.storage.failures import storage_errors
+from convgrad_cli.storage.protocols import Source, rows
 
-from .elements import from_disk, read_dtype
-from .failures import storage_errors
-from .npy_header import NpyHeader, read_header
-from .protocols import Source, rows
+from .header import NpyHeader, read_header
 
 if TYPE_CHECKING:
-    from .protocols import Array
+    from convgrad_cli.storage.protocols import Array
 
 _PIECE_BYTES = 1 << 20
 

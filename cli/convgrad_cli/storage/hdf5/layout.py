@@ -7,8 +7,7 @@ from typing import Any
 import h5py
 
 from convgrad_cli.errors import AddressError
-
-from .protocols import Hdf5Options
+from convgrad_cli.storage.protocols import Hdf5Options
 
 _COMPRESSIONS = ("gzip", "lzf", "szip")
 

@@ -13,16 +13,15 @@ import numpy as np
 
 from convgrad_cli.address import Address
 from convgrad_cli.errors import AddressError, OutputExistsError
-
-from .atomic import OVERWRITE_HINT, check_place, is_written_directly, replacing
-from .elements import is_bfloat16
-from .failures import storage_errors
-from .protocols import Sink
-from .signature import is_hdf5
-from .sink import OrderedSink
+from convgrad_cli.storage.atomic import OVERWRITE_HINT, check_place, is_written_directly, replacing
+from convgrad_cli.storage.elements import is_bfloat16
+from convgrad_cli.storage.failures import storage_errors
+from convgrad_cli.storage.protocols import Sink
+from convgrad_cli.storage.signature import is_hdf5
+from convgrad_cli.storage.sink import OrderedSink
 
 if TYPE_CHECKING:
-    from .protocols import Array, DType
+    from convgrad_cli.storage.protocols import Array, DType
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 import h5py
 
-from .failures import storage_errors
+from convgrad_cli.storage.failures import storage_errors
 
 _T = TypeVar("_T")
 

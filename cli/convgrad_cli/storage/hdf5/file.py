@@ -8,8 +8,7 @@ from os import PathLike
 import h5py
 
 from convgrad_cli.errors import StorageError
-
-from .failures import reason
+from convgrad_cli.storage.failures import reason
 
 _TRUNCATED = re.compile(r"eof = (\d+), sblock->base_addr = (\d+), stored_eof = (\d+)")
 

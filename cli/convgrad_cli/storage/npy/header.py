@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 import numpy as np
 
 from convgrad_cli.errors import StorageError
-
-from .signature import HEAD_BYTES, NPY, is_npy, unrecognised
+from convgrad_cli.storage.signature import HEAD_BYTES, NPY, is_npy, unrecognised
 
 if TYPE_CHECKING:
-    from .protocols import DType
+    from convgrad_cli.storage.protocols import DType
 
 # A numeric array's header has some hundred bytes. NumPy draws the line here too: long text stalls the parser.
 _LONGEST_HEADER = 10_000

@@ -12,11 +12,10 @@ import h5py
 from h5py import h5t
 
 from convgrad_cli.errors import StorageError
-
-from .elements import bfloat16_dtype
+from convgrad_cli.storage.elements import bfloat16_dtype
 
 if TYPE_CHECKING:
-    from .protocols import DType
+    from convgrad_cli.storage.protocols import DType
 
 # (sign position, exponent position, exponent bits, mantissa position, mantissa bits), exponent bias
 _BFLOAT16 = ((15, 7, 8, 0, 7), 127)

@@ -9,9 +9,9 @@ from pathlib import Path
 import h5py
 
 from convgrad_cli.errors import StorageError
+from convgrad_cli.storage.failures import storage_errors
 
-from .failures import storage_errors
-from .hdf5_file import open_hdf5
+from .file import open_hdf5
 
 
 def require_sources(dataset: h5py.Dataset, address: str) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from .atomic import beside, real_path
-from .failures import storage_errors
+from convgrad_cli.storage.atomic import beside, real_path
+from convgrad_cli.storage.failures import storage_errors
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+"""HDF5: the only place that imports h5py."""

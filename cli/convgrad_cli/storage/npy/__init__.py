@@ -1,0 +1,1 @@
+"""The .npy format."""

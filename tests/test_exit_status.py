@@ -226,6 +226,21 @@ def test_a_signal_in_the_middle(long_job: list[str], target: str, number: int, s
     assert files() == before
 
 
+@pytest.mark.parametrize("target", ["y.npy", "y.h5::/y"], ids=["npy", "hdf5"])
+def test_an_impatient_user(long_job: list[str], target: str) -> None:
+    """More signals while the first is being answered change nothing."""
+    before = files()
+    with subprocess.Popen([*long_job, "-o", target], stderr=subprocess.PIPE) as job:
+        while not temporaries():
+            assert job.poll() is None, job.communicate()
+            time.sleep(0.005)
+        for _ in range(20):
+            job.send_signal(signal.SIGINT)
+        _, error = job.communicate(timeout=60)
+    assert (job.returncode, error) == (130, b"")
+    assert files() == before
+
+
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_a_signal_leaves_an_old_result_as_it_was(long_job: list[str]) -> None:
     Path("y.npy").write_bytes(b"old")
@@ -306,6 +321,24 @@ def test_a_reader_of_an_array_may_not_leave(size: int, flags: tuple[str, ...]) -
     assert b"Traceback" not in done.stderr
     assert b"Exception ignored" not in done.stderr
     assert done.returncode == 141
+
+
+def test_a_reader_of_a_named_pipe_may_not_leave() -> None:
+    save(Path("x.npy"), np.ones((1, 600, 600, 2), np.float32))
+    os.mkfifo("pipe")
+    with subprocess.Popen([*COMMAND, "transpose", "x.npy", "w.npy", "-o", "pipe", "-q"]) as job:
+        with Path("pipe").open("rb") as reader:
+            assert reader.read(6) == b"\x93NUMPY"
+        assert job.wait(60) == 141
+
+
+def test_standard_output_by_its_file_name() -> None:
+    """Also where it is a file, which the shell has made already."""
+    with Path("y.npy").open("wb") as file:
+        words = [*COMMAND, "transpose", "x.npy", "w.npy", "-o", "/dev/stdout"]
+        done = subprocess.run(words, stdout=file, stderr=subprocess.PIPE, check=True)
+    assert np.load("y.npy").shape == (1, 4, 3, 1)
+    assert b"legal wide" in done.stderr
 
 
 def test_an_array_is_whole_even_if_nobody_reads_the_tables() -> None:

@@ -340,7 +340,7 @@ def test_report_118_a_failure_half_way_leaves_nothing(
         data.id.write_direct_chunk((8, 0, 0, 0), b"not gzip at all")
     one = save(tmp_path / "one.npy", np.ones((1, 1, 1, 1), np.float32))
     monkeypatch.setattr("convgrad.plan.BLOCK_ELEMENTS", 12)
-    monkeypatch.setattr("convgrad.plan.SLAB_BYTES", 1)
+    monkeypatch.setattr("convgrad.slabs.SLAB_BYTES", 1)
     folder = tmp_path / "out"
     folder.mkdir()
     path = folder / target.split("::")[0]

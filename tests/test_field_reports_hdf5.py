@@ -146,7 +146,7 @@ def test_report_112_in_pieces_with_the_same_bits(
     with h5py.File(tmp_path / "in.h5", "w") as file:
         file.create_dataset("x", data=x, **options)
         file["other"] = other
-    monkeypatch.setattr("convgrad.plan.SLAB_BYTES", 1)
+    monkeypatch.setattr("convgrad.slabs.SLAB_BYTES", 1)
     stored = [f"{tmp_path}/in.h5::/x", f"{tmp_path}/in.h5::/other"]
     call(verb, *stored, *flags, "-o", tmp_path / "pieces.npy").succeeded()
     assert (tmp_path / "pieces.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()

@@ -384,3 +384,70 @@ def test_writers_are_kept_out_while_the_copy_grows(file) -> None:
         sink[0:2] = np.zeros(2, "f4")
         done = subprocess.run([sys.executable, "-c", code, str(file)], check=False, capture_output=True)
     assert b"unable to lock file" in done.stderr
+
+
+def test_a_dataset_made_again_and_again_does_not_make_its_file_grow(tmp_path) -> None:
+    target, sizes = f"{tmp_path}/x.h5::/deep/in/y", []
+    for _ in range(5):
+        write(target, array(), overwrite=True)
+        sizes.append((tmp_path / "x.h5").stat().st_size)
+    assert len(set(sizes)) == 1
+    assert sorted(content(tmp_path / "x.h5")) == ["deep", "deep/in", "deep/in/y"]
+
+
+@pytest.mark.parametrize("worth_keeping", ["attribute", "group attribute", "dataset", "userblock"])
+def test_whatever_else_is_in_the_file_is_kept(tmp_path, worth_keeping: str) -> None:
+    userblock = 512 if worth_keeping == "userblock" else 0
+    with h5py.File(tmp_path / "x.h5", "w", userblock_size=userblock) as file:
+        file["g/y"] = array()
+        if worth_keeping == "attribute":
+            file.attrs["note"] = "keep"
+        elif worth_keeping == "group attribute":
+            file["g"].attrs["note"] = "keep"
+        elif worth_keeping == "dataset":
+            file["g/z"] = [1, 2]
+    write(f"{tmp_path}/x.h5::/g/y", array() + 1, overwrite=True)
+    with h5py.File(tmp_path / "x.h5") as file:
+        assert np.array_equal(file["g/y"], array() + 1)
+        assert file.userblock_size == userblock
+        assert {**file.attrs, **file["g"].attrs} == ({"note": "keep"} if "attr" in worth_keeping else {})
+        assert ("z" in file["g"]) == (worth_keeping == "dataset")
+
+
+def test_a_dataset_name_that_is_not_utf8(tmp_path) -> None:
+    assert "UTF-8" in str(refusal(f"{tmp_path}/x.h5::/y" + os.fsdecode(b"\xff")))
+
+
+def test_chunks_of_h5py_s_choice(tmp_path) -> None:
+    write(f"{tmp_path}/x.h5::/y", array(), hdf5=Hdf5Options(chunks=True))
+    with h5py.File(tmp_path / "x.h5") as file:
+        assert file["y"].chunks is not None
+
+
+def test_waiting_for_another_job_is_said(tmp_path, capfd) -> None:
+    """The other one holds the lock until it has heard that somebody waits."""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", WAITED_FOR, f"{tmp_path}/x.h5"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert holder.stdout.readline() == b"locked\n"
+    waiter = subprocess.Popen(
+        [sys.executable, "-c", WAITING, f"{tmp_path}/x.h5::/y"], stderr=subprocess.PIPE, text=True
+    )
+    assert "waiting for another job" in waiter.stderr.readline()
+    holder.communicate(b"\n")
+    assert (waiter.communicate(timeout=60)[1], waiter.returncode, holder.returncode) == ("", 0, 0)
+
+
+WAITED_FOR = """
+import sys
+from convgrad_cli.storage.hdf5.lock import exclusive
+with exclusive(sys.argv[1], "x"):
+    print("locked", flush=True)
+    sys.stdin.readline()
+"""
+WAITING = """
+import sys, numpy as np
+from convgrad_cli.storage import open_target
+with open_target(sys.argv[1]).open((1,), np.dtype("f4"), {}) as sink:
+    sink[0:1] = np.ones(1, "f4")
+"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import sys
 from pathlib import Path
@@ -132,7 +133,7 @@ LITTLE = 100_000
 
 def streamed(folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> Completed:
     """400 KB of images, read a few at a time where the file allows it, with 100 KB of memory."""
-    monkeypatch.setattr("convgrad.plan.SLAB_BYTES", 20_000)
+    monkeypatch.setattr("convgrad.slabs.SLAB_BYTES", 20_000)
     monkeypatch.setattr("convgrad.plan.BLOCK_ELEMENTS", 1000)
     limited(monkeypatch, LITTLE)
     x = np.ones((100, 16, 16, 4), np.float32)
@@ -178,3 +179,24 @@ def test_integers_that_are_cast_count_as_what_they_become(
     w = save(tmp_path / "w.npy", np.ones((1, 1, 1, 1), np.uint8))
     limited(monkeypatch, 8 * 100 * 100)
     call("transpose", x, w, "--cast", "float64", "-o", "y.npy").refused(1, "memory")
+
+
+def test_what_a_cast_holds_beside_its_result_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a megabyte of float64 for each eighth of it of float16."""
+    x = save(tmp_path / "x.npy", np.ones((1, 256, 256, 1)))
+    w = save(tmp_path / "w.npy", np.ones((1, 1, 1, 1)))
+    result_and_operand = 2 * 2 * 256 * 256
+    limited(monkeypatch, result_and_operand + 8 * 256 * 256)
+    call("transpose", x, w, "--cast", "float16", "-o", "y.npy").refused(1, "memory")
+
+
+def test_a_dry_run_names_what_the_job_would_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of bytes at which the job begins to run."""
+    x = save(tmp_path / "x.npy", np.asfortranarray(np.ones((3, 16, 16, 4), np.float32)))
+    w = save(tmp_path / "w.npy", np.ones((1, 1, 4, 4), np.float32))
+    shown = json.loads(call("transpose", x, w, "-n", "--format", "json").succeeded().stdout)
+    assert shown["held_bytes"] >= 3 * (Path(x).stat().st_size - 128)
+    limited(monkeypatch, shown["held_bytes"] - 1)
+    call("transpose", x, w, "-o", "y.npy").refused(1, "memory")
+    limited(monkeypatch, shown["held_bytes"])
+    call("transpose", x, w, "-o", "y.npy").succeeded()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -142,9 +143,18 @@ def test_as_bfloat16_hdf5_to_hdf5() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int16", "uint32"])
 def test_as_bfloat16_of_anything_else(dtype: str) -> None:
     x = save(Path("x.npy"), np.zeros((1, 1, 1, 1), dtype))
-    one = save(Path("one.npy"), ONE.astype(BFLOAT16))
+    one = save(Path("one.npy"), ONE)
     done = call("transpose", x, one, "--as", "bfloat16", "-o", "y.npy")
-    done.refused(2, x, dtype)
+    done.refused(2, str(x), dtype, "2-byte", "--cast")
+
+
+def test_as_bfloat16_of_one_operand_and_a_cast_of_both() -> None:
+    x = save(Path("x.npy"), np.array([1, 3, -2], BFLOAT16).reshape(1, 1, 3, 1))
+    one = save(Path("one.npy"), ONE)
+    done = call("transpose", x, one, "--as", "bfloat16", "--cast", "float32", "-o", "y.npy")
+    done.succeeded()
+    assert np.load("y.npy").dtype == np.float32
+    assert np.load("y.npy").ravel().tolist() == [1, 3, -2]
 
 
 @pytest.mark.parametrize("dtype", ["V2", "uint16"])
@@ -306,10 +316,10 @@ def test_a_file_of_several_datasets_lists_them_one_to_a_line(network: str) -> No
     listed = [line.split("  ") for line in done.stderr.splitlines() if line.startswith("  ")]
     assert [line[1:] for line in listed] == [
         ["net.h5::/a", "(1, 2, 3, 1) float32"],
-        ["net.h5::/b c", "(1, 2, 3, 1) float32"],
-        ["net.h5::/new\\nline", "(1, 2, 3, 1) float32"],
+        ["'net.h5::/b c'", "(1, 2, 3, 1) float32"],
+        ["'net.h5::/new\\nline'", "(1, 2, 3, 1) float32"],
         ["net.h5::/sub/d", "(1, 2, 3, 1) float32"],
-        ["net.h5::/sub/e::f[0]", "(1, 2, 3, 1) float32"],
+        ["'net.h5::/sub/e::f[0]'", "(1, 2, 3, 1) float32"],
     ]
 
 
@@ -336,3 +346,40 @@ def test_addresses_that_name_nothing(address: str, words: tuple[str, ...]) -> No
     done.refused(2, *words)
     assert done.error.startswith(address)
     assert not Path("y.npy").exists()
+
+
+@pytest.mark.parametrize("rows", [1, 3, 1000])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_a_cast_in_pieces_is_a_cast(rows: int, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few elements are converted at a time."""
+    monkeypatch.setattr("convgrad_cli.operands._PIECE", 7 * rows)
+    values = np.random.default_rng(0).integers(-500, 500, (5, 3, 4, 2)).astype(np.int16)
+    x, one = save(Path("x.npy"), values), save(Path("w.npy"), np.eye(2, dtype=np.int16).reshape(1, 1, 2, 2))
+    call("transpose", x, one, "--cast", dtype, "-o", "y.npy").succeeded()
+    wanted = BFLOAT16 if dtype == "bfloat16" else np.dtype(dtype)
+    assert np.load("y.npy").tobytes() == values.astype(wanted).tobytes()
+
+
+def test_names_that_are_not_utf8(tmp_path: Path) -> None:
+    x = os.fsdecode(b"a\xff.npy")
+    save(Path(x), np.ones((1, 1, 1, 1), np.float32))
+    one = save(Path("one.npy"), ONE.astype(np.float32))
+    call("transpose", x, one, "-o", "y.h5::/y").succeeded()
+    with h5py.File("y.h5") as file:
+        assert file["y"].attrs["input"] == "a\\udcff.npy"
+
+
+def test_candidates_in_json() -> None:
+    with h5py.File("two.h5", "w") as file:
+        file["a"], file["b c"] = ONE, ONE
+    one = save(Path("one.npy"), ONE)
+    done = call("transpose", "two.h5", one, "-n", "--format", "json")
+    assert done.returncode == 2
+    candidates = json.loads(done.stdout)["error"]["candidates"]
+    assert [candidate.split("  ")[0] for candidate in candidates] == ["two.h5::/a", "'two.h5::/b c'"]
+
+
+def test_a_dry_run_checks_the_layout_of_the_result() -> None:
+    one = save(Path("one.npy"), ONE)
+    done = call("transpose", one, one, "-o", "y.h5::/y", "--chunks", "1,2", "-n")
+    done.refused(2, "--chunks")

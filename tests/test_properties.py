@@ -243,7 +243,7 @@ def test_blocks_and_slabs_of_any_size(case: Geometry, elements: int, slabs: bool
     """Small blocks change nothing but rounding; how much is read at a time changes nothing at all."""
     with (
         mock.patch("convgrad.plan.BLOCK_ELEMENTS", elements),
-        mock.patch("convgrad.plan.SLAB_BYTES", 1 if slabs else 2**20),
+        mock.patch("convgrad.slabs.SLAB_BYTES", 1 if slabs else 2**20),
     ):
         x, w, shape = case.transpose()
         result = conv2d_transpose(x, w, shape, **case.options)

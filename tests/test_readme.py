@@ -11,6 +11,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from command_reference import README, with_reference
@@ -69,9 +70,24 @@ def test_session(block: str, samples: Path) -> None:
         timeout=60,
         check=False,
     )
-    outputs = done.stdout.split(f"{MARK}\n")
-    for (command, expected), got in zip(commands(block), outputs, strict=False):
+    *outputs, rest = done.stdout.split(f"{MARK}\n")
+    assert rest == ""
+    for (command, expected), got in zip(commands(block), outputs, strict=True):
         assert got == expected, f"$ {command}"
+
+
+@pytest.mark.parametrize("block", blocks("make"))
+def test_makefile_example(block: str, samples: Path) -> None:
+    """The rule makes what it says of the files in the samples."""
+    (samples / "Makefile").write_text(block)
+    for folder in ("input", "out_backprop"):
+        shutil.copytree(samples / "shards" / folder, samples / folder)
+    (samples / "build").mkdir()
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    subprocess.run(
+        ["make", "build/00.npy"], cwd=samples, env={**os.environ, "PATH": path}, check=True, timeout=60
+    )
+    assert np.load(samples / "build" / "00.npy").shape == (3, 3, 8, 2)
 
 
 @pytest.mark.parametrize("block", blocks("python"))

@@ -228,7 +228,8 @@ def test_the_demonstration(samples: Path) -> None:
     assert done.returncode == 0, done.stderr
     distances = re.findall(r"at most (\S+) from", done.stdout)
     assert len(distances) == 3
-    assert all(float(distance) < 1e-4 for distance in distances)
+    # Values up to 0.09, 2.4 and 0.9, known to float32's precision.
+    assert all(float(distance) < 1e-6 for distance in distances)
     assert done.stdout.count("legal wide") == 3
     assert "(kh=3, kw=3, C=8, M=2)" in done.stdout
     assert "(N=64, H=8, W=8, Cout=8)" in done.stdout

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from convgrad.execution import Sink
+
 #: Elements converted to float64 at a time (8 MB).
 _PIECE = 2**20
-
-
-class _Sink(Protocol):
-    def __setitem__(self, key: slice, value: npt.NDArray[Any], /) -> None: ...
 
 
 class Summary(NamedTuple):
@@ -31,27 +29,38 @@ class Summary(NamedTuple):
 
 
 class Checksummed:
-    """Pass slices on to `sink`, adding them up on the way if `wanted`."""
+    """Pass slices on to `sink`, adding them up on the way if `wanted`.
 
-    def __init__(self, sink: _Sink, *, wanted: bool) -> None:
+    Each row of the first axis is summed by itself and the rows in their order, so the sums do not depend on
+    how many rows come at a time.
+    """
+
+    def __init__(self, sink: Sink, *, wanted: bool) -> None:
         self._sink = sink
         self._wanted = wanted
         self._sum = self._abs_sum = 0.0
         self._non_finite = 0
 
     def __setitem__(self, key: slice, value: npt.NDArray[Any], /) -> None:
-        if self._wanted:
-            flat = value.reshape(-1)
-            for start in range(0, flat.size, _PIECE):
-                self._add(flat[start : start + _PIECE].astype(np.float64))
+        if self._wanted and value.size:
+            rows = value.reshape(len(value), -1)
+            together = max(_PIECE // rows.shape[1], 1)
+            for first in range(0, len(rows), together):
+                self._add(rows[first : first + together])
         self._sink[key] = value
 
-    def _add(self, piece: npt.NDArray[np.float64]) -> None:
+    def _add(self, rows: npt.NDArray[Any]) -> None:
+        sums, abs_sums = np.zeros(len(rows)), np.zeros(len(rows))
         with np.errstate(all="ignore"):
-            self._sum += float(piece.sum())
-            self._abs_sum += float(np.abs(piece, out=piece).sum())
-        if not math.isfinite(self._abs_sum):
-            self._non_finite += int(np.count_nonzero(~np.isfinite(piece)))
+            for at in range(0, rows.shape[1], _PIECE):
+                piece = rows[:, at : at + _PIECE].astype(np.float64)
+                sums += piece.sum(axis=1)
+                if not np.isfinite(sums).all():
+                    self._non_finite += int(np.count_nonzero(~np.isfinite(piece)))
+                abs_sums += np.abs(piece, out=piece).sum(axis=1)
+            # One after the other: a pairwise sum would pair differently in other slabs.
+            self._sum = float(np.add.accumulate([self._sum, *sums])[-1])
+            self._abs_sum = float(np.add.accumulate([self._abs_sum, *abs_sums])[-1])
 
     @property
     def summary(self) -> Summary:

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 
 import click
 
-from .interrupts import INTERRUPTED
-from .options import Settings
+from .process import FAILED, INTERRUPTED, USAGE, Process
 from .text import printable
 
 #: Verb -> module that defines its `command`.
@@ -23,7 +22,6 @@ VERBS = {
     "filter-grad": "convgrad_cli.commands.filter_grad",
 }
 
-FAILED, USAGE = 1, 2
 #: Set by the shell's completion script.
 COMPLETE = "_CONVGRAD_COMPLETE"
 
@@ -56,13 +54,13 @@ def convgrad() -> None:
     """
 
 
-def run(args: list[str], settings: Settings) -> int:
+def run(args: list[str], process: Process) -> int:
     """Run one command and return its exit status; errors become lines on standard error."""
     try:
         if instruction := os.environ.get(COMPLETE):
             return _complete(instruction)
         # Not convgrad.main(): that takes a closed pipe for a failure.
-        with convgrad.make_context("convgrad", args, obj=settings) as context:
+        with convgrad.make_context("convgrad", args, obj=process) as context:
             convgrad.invoke(context)
     except click.exceptions.Exit as stop:
         return stop.exit_code
@@ -74,7 +72,7 @@ def run(args: list[str], settings: Settings) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:
-        if settings.debug:
+        if process.debug:
             import traceback
 
             traceback.print_exc()
@@ -86,9 +84,9 @@ def _complete(instruction: str) -> int:
     """Answer a shell's completion script."""
     from click.shell_completion import shell_complete
 
-    from . import bash
+    from . import shells
 
-    bash.install()
+    shells.install()
     return shell_complete(convgrad, {}, "convgrad", COMPLETE, instruction)
 
 

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-INTERRUPTED, TERMINATED = 130, 143
+from .process import INTERRUPTED, TERMINATED
+
 _STATUS = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
 
 
@@ -30,6 +31,9 @@ def _leave(signum: int, frame: FrameType | None) -> None:
 
 
 def _unwind(signum: int, frame: FrameType | None) -> None:
+    # Another signal would interrupt the cleaning up, which is short.
+    for number in _STATUS:
+        signal.signal(number, signal.SIG_IGN)
     raise Unwound(_STATUS[signal.Signals(signum)])
 
 

@@ -27,14 +27,15 @@ from convgrad import (
 from .checksum import Checksummed
 from .errors import AddressError, StorageError
 from .interrupts import unwinding
-from .memory import check_memory
+from .memory import check_memory, needed_bytes
 from .operands import Operand, open_operands
-from .options import Settings
+from .process import Process
 from .progress import Progress
 from .report import Addresses, Reporter
 from .storage import Hdf5Options, Target, open_target
+from .text import printable
 
-#: Outputs that share the stream with tables, which then go to standard error.
+#: Names of standard output, which tables then leave to the array.
 _STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 
@@ -65,8 +66,54 @@ OPERATIONS = {
 }
 
 
+class CommonOptions(NamedTuple):
+    """Values of the options that both commands have, under the names of `options.py`."""
+
+    strides: tuple[int, ...]
+    padding: Any
+    data_format: str
+    dilations: tuple[int, ...]
+    as_dtype: str | None
+    cast: str | None
+    reverse_axes: bool
+    output: str | None
+    overwrite: bool
+    append: bool
+    chunks: tuple[int, ...] | bool | None
+    compression: str | None
+    compression_level: int | None
+    shuffle: bool
+    dry_run: bool
+    report_format: str
+    quiet: bool
+    verbose: bool
+
+    @property
+    def hdf5(self) -> Hdf5Options:
+        """Layout of an HDF5 result."""
+        return Hdf5Options(self.chunks, self.compression, self.compression_level, self.shuffle)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Parameters that both operations have, under the library's names."""
+        # What is no known word is passed on as typed, for the message.
+        data_format, padding = _known(self.data_format, "NHWC", "NCHW"), self.padding
+        if isinstance(padding, str):
+            padding = _known(padding, "SAME", "VALID")
+        elif isinstance(padding, tuple):
+            top, bottom, left, right = padding
+            pairs = {"N": [0, 0], "H": [top, bottom], "W": [left, right], "C": [0, 0]}
+            padding = [pairs[axis] for axis in (data_format if data_format == "NCHW" else "NHWC")]
+        return {
+            "strides": self.strides,
+            "padding": padding,
+            "data_format": data_format,
+            "dilations": self.dilations,
+        }
+
+
 def run(
-    operation: Operation, addresses: tuple[str, str], sizes: tuple[int, ...] | None, given: dict[str, Any]
+    operation: Operation, addresses: tuple[str, str], sizes: tuple[int, ...] | None, options: CommonOptions
 ) -> None:
     """Run one job.
 
@@ -75,30 +122,33 @@ def run(
     operation : one of `OPERATIONS`
     addresses : of the two operands
     sizes : value of ``operation.sizes``
-    given : values of the common options, by name
 
     Raises
     ------
     ConvgradError, MemoryError
         Whatever is wrong; its class decides the exit status.
     """
-    dry_run, output = given["dry_run"], given["output"]
-    if output is None and not dry_run:
+    if options.output is None and not options.dry_run:
         raise click.UsageError("Missing option '-o' / '--output'.", click.get_current_context())
-    settings = click.get_current_context().find_object(Settings) or Settings()
-    settings.array_on_stdout = output in _STDOUT and not dry_run
+    process = click.get_current_context().find_object(Process) or Process()
+    output = "-" if options.output in _STDOUT else options.output
     reporter = Reporter(
-        stream=sys.stderr if settings.array_on_stdout else sys.stdout,
-        as_json=given["report_format"] == "json",
-        quiet=given["quiet"],
-        verbose=given["verbose"],
+        stream=sys.stderr if output == "-" and not options.dry_run else sys.stdout,
+        as_json=options.report_format == "json",
+        quiet=options.quiet,
+        verbose=options.verbose,
     )
     named = {**dict(zip(operation.roles, addresses, strict=True)), "output": output}
     try:
+        _check_streams(named, process)
+        target = None
+        if output is not None:
+            target = open_target(
+                output, overwrite=options.overwrite, append=options.append, hdf5=options.hdf5
+            )
+            process.streams_array = target.streams and not options.dry_run
         with contextlib.ExitStack() as stack:
-            _check_streams(named, settings)
-            target = None if output is None else open_target(output, **_target_options(given))
-            _plan_and_run(operation, named, target, sizes, given, reporter, stack)
+            _plan_and_run(operation, named, target, sizes, options, reporter, stack)
     except (ConvgradError, MemoryError) as error:
         reporter.refused(operation.verb, error, named)
         raise
@@ -109,40 +159,43 @@ def _plan_and_run(
     named: Addresses,
     target: Target | None,
     sizes: tuple[int, ...] | None,
-    given: dict[str, Any],
+    options: CommonOptions,
     reporter: Reporter,
     stack: contextlib.ExitStack,
 ) -> None:
     started = time.perf_counter()
-    first, second = open_operands(
+    operands = open_operands(
         {role: str(named[role]) for role in operation.roles},
-        as_bfloat16=given["as_dtype"] == "bfloat16",
-        cast=given["cast"],
-        reverse_axes=given["reverse_axes"],
+        as_bfloat16=options.as_dtype == "bfloat16",
+        cast=options.cast,
+        reverse_axes=options.reverse_axes,
         stack=stack,
     )
-    for operand in (first, second):
+    for operand in operands:
         reporter.notes(operand.notes)
-    parameters = _parameters(given)
-    plan = operation.plan(first, second, sizes, **parameters)
-    shown = {**named, operation.roles[0]: first.address, operation.roles[1]: second.address}
-    if given["dry_run"] or target is None:
-        reporter.planned(operation.verb, plan, shown)
+    plan = operation.plan(*operands, sizes, **options.parameters)
+    shown = {**named, **{role: o.address for role, o in zip(operation.roles, operands, strict=True)}}
+    needed = needed_bytes(plan, operands)
+    if target is not None:
+        target.check_layout(plan.output.shape)
+    if options.dry_run or target is None:
+        reporter.planned(operation.verb, plan, shown, needed)
         return
-    check_memory(plan, first.kept_bytes + second.kept_bytes)
-    attributes = _attributes(plan, operation, {operation.sizes: sizes, **parameters}, given, shown)
-    gc.enable()
+    check_memory(needed)
+    attributes = _attributes(plan, operation, sizes, options, shown)
+    gc.enable()  # everything is imported: from here on there may be garbage
     with (
         unwinding(),
         target.open(plan.output.shape, plan.output.dtype, attributes) as sink,
         Progress(enabled=not reporter.quiet) as progress,
     ):
         checksummed = Checksummed(sink, wanted=not reporter.silent)
-        execute(plan, first, second, checksummed, progress.update)
-    reporter.done(operation.verb, plan, shown, checksummed.summary, time.perf_counter() - started)
+        execute(plan, *operands, checksummed, progress.update)
+    seconds = time.perf_counter() - started
+    reporter.done(operation.verb, plan, shown, needed, checksummed.summary, seconds)
 
 
-def _check_streams(named: Addresses, settings: Settings) -> None:
+def _check_streams(named: Addresses, process: Process) -> None:
     """Refuse empty addresses and standard streams that are not open.
 
     Raises
@@ -154,35 +207,8 @@ def _check_streams(named: Addresses, settings: Settings) -> None:
         if text == "":
             raise AddressError(f"{role}: the address is empty")
         stream = "stdout" if role == "output" else "stdin"
-        if text == "-" and stream in settings.closed:
+        if text == "-" and stream in process.closed:
             raise StorageError(f"-: {stream} is closed")
-
-
-def _target_options(given: dict[str, Any]) -> dict[str, Any]:
-    names = ("chunks", "compression", "compression_level", "shuffle")
-    return {
-        "overwrite": given["overwrite"],
-        "append": given["append"],
-        "hdf5": Hdf5Options(**{name: given[name] for name in names}),
-    }
-
-
-def _parameters(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters that both operations have, under the library's names."""
-    # What is no known word is passed on as typed, for the message.
-    data_format, padding = _known(given["data_format"], "NHWC", "NCHW"), given["padding"]
-    if isinstance(padding, str):
-        padding = _known(padding, "SAME", "VALID")
-    elif isinstance(padding, tuple):
-        top, bottom, left, right = padding
-        pairs = {"N": [0, 0], "H": [top, bottom], "W": [left, right], "C": [0, 0]}
-        padding = [pairs[axis] for axis in (data_format if data_format == "NCHW" else "NHWC")]
-    return {
-        "strides": given["strides"],
-        "padding": padding,
-        "data_format": data_format,
-        "dilations": given["dilations"],
-    }
 
 
 def _known(word: str, *words: str) -> str:
@@ -190,16 +216,20 @@ def _known(word: str, *words: str) -> str:
 
 
 def _attributes(
-    plan: Plan, operation: Operation, parameters: dict[str, Any], given: dict[str, Any], addresses: Addresses
+    plan: Plan,
+    operation: Operation,
+    sizes: tuple[int, ...] | None,
+    options: CommonOptions,
+    addresses: Addresses,
 ) -> dict[str, str]:
-    """Return what an HDF5 result says of its origin. No time stamp: the same job gives the same file."""
+    """Return what an HDF5 result says of its origin. No time stamp: the same job says the same."""
     import json  # most results are .npy, and tables do without it
 
-    reading = {"as": given["as_dtype"], "cast": given["cast"], "reverse_axes": given["reverse_axes"]}
+    reading = {"as": options.as_dtype, "cast": options.cast, "reverse_axes": options.reverse_axes}
     used = {name: value for name, value in reading.items() if value}
     return {
         "operation": plan.operation,
-        "parameters": json.dumps(parameters | used),
-        **{role: str(addresses[role]) for role in operation.roles},
+        "parameters": json.dumps({operation.sizes: sizes, **options.parameters, **used}),
+        **{role: printable(str(addresses[role])) for role in operation.roles},
         "convgrad_version": __version__,
     }

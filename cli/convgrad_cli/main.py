@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from .interrupts import Unwound, leaving_at_once
+from .process import BROKEN_PIPE, FAILED, Process
 from .text import silence
-
-FAILED, BROKEN_PIPE = 1, 141
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
@@ -52,18 +51,17 @@ def _run(args: list[str]) -> int:
         with contextlib.suppress(AttributeError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     from .group import run
-    from .options import Settings
 
-    settings = Settings(closed=closed)
+    process = Process(closed)
     try:
-        status = run(args, settings)
+        status = run(args, process)
         sys.stdout.flush()
     except Unwound as signalled:
         return signalled.status
     except BrokenPipeError:
-        # The reader of help or tables went away, which is its right; an array cut short is another matter.
+        # The reader of the help went away, which is its right; an array cut short is another matter.
         silence(sys.stdout)
-        return BROKEN_PIPE if settings.array_on_stdout else 0
+        return BROKEN_PIPE if process.streams_array else 0
     except OSError as error:
         silence(sys.stdout)
         with contextlib.suppress(OSError):

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from convgrad import Plan
+from convgrad.slabs import held_bytes
+
+if TYPE_CHECKING:
+    from convgrad import Plan
+
+    from .operands import Operand
 
 
-def check_memory(plan: Plan, kept: int) -> None:
-    """Refuse a job whose arrays do not fit.
+def needed_bytes(plan: Plan, operands: Sequence[Operand]) -> int:
+    """Return the bytes a job holds at a time: slabs, and what operands keep beside them."""
+    return held_bytes(plan, *operands) + sum(operand.kept_bytes for operand in operands)
 
-    Parameters
-    ----------
-    plan : of the job
-    kept : bytes of operands that are held whole although the plan reads them in slabs
+
+def check_memory(needed: int) -> None:
+    """Refuse a job that needs more than there is.
 
     Raises
     ------
     MemoryError
         With both byte counts.
     """
-    available, needed = available_bytes(), plan.held_bytes + kept
+    available = available_bytes()
     if available is not None and needed > available:
         raise MemoryError(f"this job holds {needed:,} bytes at a time, {available:,} are available")
 

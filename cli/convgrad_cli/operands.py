@@ -15,6 +15,9 @@ from convgrad.dtypes import dtype_from_name, round_to, to_float64
 from .errors import AddressError
 from .storage import Source, open_source
 
+#: Elements converted at a time, so that a cast needs little more than its result.
+_PIECE = 2**20
+
 
 class Operand(Protocol):
     """A source that the engine can read, with its address for display."""
@@ -60,14 +63,14 @@ def open_operands(
     Parameters
     ----------
     addresses : address of each role, in the operation's order
-    as_bfloat16 : read 2-byte void and uint16 as bfloat16
+    as_bfloat16 : read 2-byte void and uint16 as bfloat16, where there is any
     cast : name of the dtype to convert to, or None
     reverse_axes : reverse the axes of MATLAB's arrays, of both if neither is known to be MATLAB's
 
     Raises
     ------
     AddressError, StorageError
-        As `open_source`; also when both operands are standard input.
+        As `open_source`; also when both operands are standard input, or `as_bfloat16` fits neither.
     DTypeError
         If an operand cannot be cast.
     """
@@ -77,6 +80,14 @@ def open_operands(
     sources: list[Source] = []
     for text in addresses.values():
         sources.append(stack.enter_context(contextlib.closing(open_source(text, as_bfloat16=as_bfloat16))))
+    if as_bfloat16 and not any(source.dtype.name == "bfloat16" for source in sources):
+        found = " and ".join(
+            f"{role} is {source.dtype.name}" for role, source in zip(addresses, sources, strict=True)
+        )
+        raise AddressError(
+            f"{sources[0].address}: --as bfloat16 reads 2-byte void or uint16 data; {found}",
+            hint="--cast bfloat16 converts numbers of another dtype",
+        )
     from_matlab = any(source.matlab for source in sources)
     opened: list[Operand] = []
     for role, source in zip(addresses, sources, strict=True):
@@ -110,7 +121,9 @@ class Reversed:
 
 
 class Cast:
-    """An operand converted slice by slice to another dtype, rounded once to nearest even.
+    """An operand converted to another dtype, each number rounded once, to nearest even.
+
+    Integers beyond 2^53 reach bfloat16 by way of float64.
 
     Raises
     ------
@@ -128,10 +141,24 @@ class Cast:
         self.dtype = dtype
         self.chunks = operand.chunks
         self.notes = operand.notes
-        self.kept_bytes = operand.kept_bytes
+        row = math.prod(self.shape[1:])
+        # Whole rows of the first axis, whole chunks of a chunked one, and not many more.
+        self._rows = max(_PIECE // max(row, 1), self.chunks[0] if self.chunks else 1, 1)
+        piece = min(self._rows, self.shape[0] if self.shape else 1) * row
+        self.kept_bytes = operand.kept_bytes + piece * operand.dtype.itemsize + 4 * 8 * min(piece, _PIECE)
 
     def __getitem__(self, key: slice, /) -> npt.NDArray[Any]:
-        values = self._operand[key]
+        start, stop, _ = key.indices(self.shape[0])
+        result = np.empty((stop - start, *self.shape[1:]), self.dtype)
+        for first in range(start, stop, self._rows):
+            last = min(first + self._rows, stop)
+            values = np.ascontiguousarray(self._operand[first:last]).reshape(-1)
+            converted = result[first - start : last - start].reshape(-1)
+            for at in range(0, values.size, _PIECE):
+                converted[at : at + _PIECE] = self._converted(values[at : at + _PIECE])
+        return result
+
+    def _converted(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if self.dtype.name == "bfloat16":
             return round_to(to_float64(values), self.dtype)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):

@@ -11,26 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from .process import Process
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
-
-
-class Settings:
-    """What the options mean for the process as a whole, told to `main`.
-
-    Parameters
-    ----------
-    closed : names of standard streams that were not open
-    """
-
-    def __init__(self, closed: frozenset[str] = frozenset()) -> None:
-        self.closed = closed
-        self.debug = False
-        self.array_on_stdout = False
 
 
 class SizesType(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.5 only
@@ -46,6 +34,16 @@ class SizesType(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # gen
         if len(value) > 1000 or not all(re.fullmatch(r"\s*[+-]?[0-9]+\s*", word) for word in words):
             self.fail(f"{value[:100]!r} is not a list of integers such as 2, 2,2 or 2x2.", param, ctx)
         return tuple(int(word) for word in words)
+
+
+class ChunksType(SizesType):
+    """Integers, or ``auto``."""
+
+    name = "chunks"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the value as integers or True; fail with a usage error."""
+        return True if value == "auto" else super().convert(value, param, ctx)
 
 
 class PaddingType(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.5 only
@@ -73,8 +71,8 @@ class PaddingType(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # g
 
 
 def _debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    if value and (settings := ctx.find_object(Settings)):
-        settings.debug = True
+    if value and (process := ctx.find_object(Process)):
+        process.debug = True
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -161,7 +159,9 @@ output = [
     ),
     click.option("--overwrite", is_flag=True, help="Replace an existing file, or dataset of an HDF5 file."),
     click.option("--append", is_flag=True, help="Add the dataset to an existing HDF5 file."),
-    click.option("--chunks", type=SizesType(), help="HDF5: chunk sizes, one for each axis."),
+    click.option(
+        "--chunks", type=ChunksType(), help="HDF5: chunk sizes, one for each axis, or auto for h5py's choice."
+    ),
     click.option("--compression", metavar="NAME", help="HDF5: gzip, lzf or szip."),
     click.option("--compression-level", type=int, metavar="N", help="HDF5: 0 to 9, for gzip."),
     click.option("--shuffle", is_flag=True, help="HDF5: shuffle bytes before compression."),

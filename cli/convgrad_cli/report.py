@@ -50,28 +50,38 @@ class Reporter:
         report = error.report if isinstance(error, ConvgradError) else None
         if self._as_json:
             shapes = _with_addresses(report.to_dict(), addresses) if report else {}
-            told = {"message": getattr(error, "message", str(error)), "hint": getattr(error, "hint", None)}
+            told = {
+                "message": getattr(error, "message", str(error)),
+                "hint": getattr(error, "hint", None),
+                "candidates": getattr(error, "candidates", []),
+            }
             self._json({"command": verb, **shapes, "error": told})
         elif report is not None:
             self._tables(report, addresses)
 
-    def planned(self, verb: str, plan: Plan, addresses: Addresses) -> None:
-        """Show the plan of a job that was not run."""
+    def planned(self, verb: str, plan: Plan, addresses: Addresses, needed: int) -> None:
+        """Show the plan of a job that was not run; `needed` is the bytes it would hold at a time."""
+        if self._verbose:
+            sizes = plan.block_sizes
+            self._aside(
+                f"convgrad: blocks of {sizes.images} images, {sizes.rows} rows, {sizes.columns} columns, "
+                f"{sizes.channels} channels"
+            )
         if self._as_json:
-            self._json({"command": verb, **_with_addresses(plan.to_dict(), addresses), "dry_run": True})
+            self._json({**_as_dict(verb, plan, addresses, needed), "dry_run": True})
             return
         self._tables(plan.report, addresses)
-        self._line(f"plan: {_plan_in_words(plan)}; nothing computed")
-        if self._verbose:
-            self._aside(str(plan))
+        self._line(f"plan: {_in_words(plan, needed)}; nothing computed")
 
-    def done(self, verb: str, plan: Plan, addresses: Addresses, summary: Summary, seconds: float) -> None:
+    def done(
+        self, verb: str, plan: Plan, addresses: Addresses, needed: int, summary: Summary, seconds: float
+    ) -> None:
         """Show a finished job."""
         if self._verbose:
-            self._aside(f"convgrad: {_plan_in_words(plan)}; {seconds:.3f} s")
+            self._aside(f"convgrad: {_in_words(plan, needed)}; {seconds:.3f} s")
         if self._as_json:
-            plan_and_files = _with_addresses(plan.to_dict(), addresses)
-            self._json({"command": verb, **plan_and_files, "dry_run": False, "result": summary.to_dict()})
+            result = summary.to_dict()
+            self._json({**_as_dict(verb, plan, addresses, needed), "dry_run": False, "result": result})
             return
         self._tables(plan.report, addresses)
         unusual = f"  {summary.non_finite:,} elements not finite" if summary.non_finite else ""
@@ -114,11 +124,15 @@ class Reporter:
             raise StorageError(f"standard output: {error.strerror or error}") from error
 
 
-def _plan_in_words(plan: Plan) -> str:
+def _in_words(plan: Plan, needed: int) -> str:
     return (
-        f"{plan.multiply_adds:,} multiply-adds in {plan.block_count:,} blocks, "
-        f"{plan.total_bytes:,} bytes in all, {plan.held_bytes:,} at a time"
+        f"{plan.multiply_adds:,} multiply-adds by {plan.strategy} in {plan.block_count:,} blocks, "
+        f"{plan.total_bytes:,} bytes in all, {needed:,} at a time"
     )
+
+
+def _as_dict(verb: str, plan: Plan, addresses: Addresses, needed: int) -> dict[str, Any]:
+    return {"command": verb, **_with_addresses(plan.to_dict(), addresses), "held_bytes": needed}
 
 
 def _with_addresses(report: dict[str, Any], addresses: Addresses) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Transposed 2-D convolutions and depthwise filter gradients in NumPy, with TensorFlow's semantics."""
 
 from .errors import ArgumentError, ConvgradError, DTypeError, ShapeError
-from .execute import execute
+from .execution import execute
 from .geometry import Axis
 from .operations import (
     conv2d_transpose,

@@ -49,7 +49,7 @@ def check_kernel(found: Findings, argument: str, role: str, kernel: tuple[int, i
             found.add(f"{argument}: kernel {side} must be at least 1, got {size}", role, axis)
 
 
-def check_addressable(output: Tensor, argument: str) -> None:
+def check_addressable(output: Tensor, argument: str, report: ShapeReport) -> None:
     """Refuse a result that no machine can hold.
 
     Raises
@@ -61,9 +61,8 @@ def check_addressable(output: Tensor, argument: str) -> None:
     counted = math.prod(size for size in output.shape if size) * output.dtype.itemsize
     if counted > sys.maxsize:
         shape = output.labelled_shape()
-        raise ShapeError(
-            f"{argument}: the result {shape} would need {counted} bytes, more than any machine has"
-        )
+        message = f"{argument}: the result {shape} would need {counted} bytes, more than any machine has"
+        raise ShapeError(message, report=report)
 
 
 def rule_in_words(rule: AxisRule) -> str:

@@ -26,7 +26,8 @@ from typing import Literal, TypeAlias
 AxisPadding: TypeAlias = Literal["SAME", "VALID"] | tuple[int, int]
 
 
-def _ceil_div(a: int, b: int) -> int:
+def ceil_div(a: int, b: int) -> int:
+    """Return a / b rounded up."""
     return -(-a // b)
 
 
@@ -53,9 +54,9 @@ class AxisRule:
     def narrow_from_wide(self, wide: int) -> int:
         """Return the narrow size that `wide` leads to. Negative where the kernel does not fit at all."""
         if self.padding == "SAME":
-            return _ceil_div(wide, self.stride)
+            return ceil_div(wide, self.stride)
         if self.padding == "VALID":
-            return _ceil_div(wide - self.effective_kernel + 1, self.stride)
+            return ceil_div(wide - self.effective_kernel + 1, self.stride)
         return (wide + sum(self.padding) - self.effective_kernel) // self.stride + 1
 
     def legal_wide(self, narrow: int) -> tuple[int, int]:
@@ -132,8 +133,8 @@ class Axis:
     def narrow_range(self, tap: int, wide: range) -> range:
         """Return the narrow positions that `tap` brings into the wide positions `wide`."""
         shift = self.pad_before - tap * self.dilation
-        start = _ceil_div(wide.start + shift, self.stride)
-        stop = _ceil_div(wide.stop + shift, self.stride)
+        start = ceil_div(wide.start + shift, self.stride)
+        stop = ceil_div(wide.stop + shift, self.stride)
         return _clip(start, stop, 0, self.narrow)
 
     def narrow_reach(self, wide: range) -> range:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from .arguments import Padding, Sizes
 from .errors import ArgumentError, DTypeError, ShapeError
-from .execute import Source, execute
+from .execution import Source, execute
 from .plan import Plan
 from .requests import Shaped, read_request
 from .solve_filter_grad import solve_filter_grad

@@ -13,13 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .geometry import Axis
+from .geometry import Axis, ceil_div
 from .shapes import ShapeReport, Tensor
 
 #: Elements that one block's largest float64 array may hold (2 MB: a few of them stay in a core's caches).
+#: The last bits of float64 results depend on it.
 BLOCK_ELEMENTS = 2**18
-#: Bytes of operands and result that are worth holding at a time when they come from or go to files.
-SLAB_BYTES = 2**28
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +82,11 @@ class Plan:
         return self.height, self.width
 
     @property
+    def strategy(self) -> str:
+        """Name of the kernel that computes the blocks."""
+        return "taps" if self.operation == "conv2d_transpose" else "planes"
+
+    @property
     def report(self) -> ShapeReport:
         """Tensors and axes for display."""
         return ShapeReport((*self.operands, self.output), self.axes)
@@ -97,24 +101,6 @@ class Plan:
     def total_bytes(self) -> int:
         """Bytes of the operands and the result together."""
         return sum(tensor.nbytes for tensor in (*self.operands, self.output))
-
-    @property
-    def images_per_slab(self) -> int:
-        """Images whose operands and result are held at a time: whole blocks, about `SLAB_BYTES`."""
-        by_image = [t for t in (*self.operands, self.output) if t.letters[0] == "N"]
-        each = max(sum(t.nbytes for t in by_image) // max(self.batch, 1), 1)
-        step = max(self.block_sizes.images, 1)
-        return max(SLAB_BYTES // each // step, 1) * step
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes held at a time when operands and result are files: a slab of each, and float64 filters."""
-        share = min(self.images_per_slab, self.batch)
-        held = self.operands[1].elements * 8 if self.operation == "conv2d_transpose" else 0
-        for tensor in (*self.operands, self.output):
-            by_image = tensor.letters[0] == "N"
-            held += tensor.nbytes * share // max(self.batch, 1) if by_image else tensor.nbytes
-        return held
 
     def image_ranges(self) -> list[range]:
         """Return the batch cut into the images of a block."""
@@ -145,11 +131,11 @@ class Plan:
             (self.width.wide if transpose else self.width.narrow, sizes.columns),
             (1 if transpose else self.channels, sizes.channels),
         ]
-        return math.prod(_ceil_div(whole, part) for whole, part in counts)
+        return math.prod(ceil_div(whole, part) for whole, part in counts)
 
     def __str__(self) -> str:
         return (
-            f"{self.operation}  {self.data_format}  padding {self.padding}  "
+            f"{self.operation}  {self.data_format}  padding {self.padding}  strategy {self.strategy}  "
             f"{self.multiply_adds} multiply-adds  {self.block_count} blocks  {self.total_bytes} bytes\n"
             f"{self.report}"
         )
@@ -160,11 +146,11 @@ class Plan:
             "operation": self.operation,
             "data_format": self.data_format,
             "padding": self.padding,
+            "strategy": self.strategy,
             **self.report.to_dict(),
             "multiply_adds": self.multiply_adds,
             "blocks": self.block_count,
             "total_bytes": self.total_bytes,
-            "held_bytes": self.held_bytes,
         }
 
 
@@ -173,12 +159,12 @@ def transpose_block_sizes(height: Axis, width: Axis, batch: int, channels: int, 
     # A block holds its results and, for one kernel row, the narrow pixels under them with all channels
     # and those pixels' products.
     per_pixel = max(channels, outputs, 1)
-    columns = _at_most(width.wide, BLOCK_ELEMENTS // max(outputs, _ceil_div(per_pixel, width.stride)))
+    columns = _at_most(width.wide, BLOCK_ELEMENTS // max(outputs, ceil_div(per_pixel, width.stride)))
     # The first block's reach stands for all: others are not cut by the border, and reach a kernel farther.
     reached = min(len(width.narrow_reach(range(columns))), columns * width.kernel)
     wide_row, narrow_row = columns * outputs, reached * per_pixel
-    rows = _at_most(height.wide, BLOCK_ELEMENTS // max(wide_row, _ceil_div(narrow_row, height.stride), 1))
-    image = max(rows * wide_row, _ceil_div(rows, height.stride) * narrow_row, 1)
+    rows = _at_most(height.wide, BLOCK_ELEMENTS // max(wide_row, ceil_div(narrow_row, height.stride), 1))
+    image = max(rows * wide_row, ceil_div(rows, height.stride) * narrow_row, 1)
     images = _at_most(batch, BLOCK_ELEMENTS // image)
     return BlockSizes(images, rows, columns, max(channels, 1))
 
@@ -197,10 +183,6 @@ def filter_grad_block_sizes(
     rows = _at_most(height.narrow, BLOCK_ELEMENTS // row)
     images = _at_most(batch, BLOCK_ELEMENTS // (row * rows))
     return BlockSizes(images, rows, columns, some)
-
-
-def _ceil_div(a: int, b: int) -> int:
-    return -(-a // b)
 
 
 def _at_most(size: int, limit: int) -> int:

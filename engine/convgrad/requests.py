@@ -102,25 +102,18 @@ def read_request(
     """
     data_format = check_data_format(data_format)
     name, value = sizes
-    read = Request(
-        input=tuple(map(int, input.shape)),
-        other=tuple(map(int, other[1].shape)),
-        dtype=np.dtype(np.float32),
-        sizes=None if value is None and name == "output_shape" else sizes_2_or_4(name, value),
-        strides=height_width("strides", strides, data_format),
-        dilations=height_width("dilations", 1 if dilations is None else dilations, data_format),
-        padding=padding_rules(padding, data_format),
-        data_format=data_format,
-    )
+    asked = None if value is None and name == "output_shape" else sizes_2_or_4(name, value)
+    strides = height_width("strides", strides, data_format)
+    dilations = height_width("dilations", 1 if dilations is None else dilations, data_format)
+    paddings = padding_rules(padding, data_format)
     report = _bare_report(input, other, data_format)
-    for role, operand in (("input", input), other):
-        if len(operand.shape) != 4:
-            shown = "x".join(map(str, operand.shape)) or "scalar"
-            raise ShapeError(f"{role}: needs 4 axes, has {len(operand.shape)} ({shown})", report=report)
-    dtype = common(("input", np.dtype(input.dtype)), (other[0], np.dtype(other[1].dtype)))
-    return Request(
-        read.input, read.other, dtype, read.sizes, read.strides, read.dilations, read.padding, data_format
-    )
+    for tensor in report.tensors:
+        if len(tensor.shape) != 4:
+            shown = "x".join(map(str, tensor.shape)) or "scalar"
+            raise ShapeError(f"{tensor.role}: needs 4 axes, has {len(tensor.shape)} ({shown})", report=report)
+    first, second = report.tensors
+    dtype = common((first.role, first.dtype), (second.role, second.dtype))
+    return Request(first.shape, second.shape, dtype, asked, strides, dilations, paddings, data_format)
 
 
 def _bare_report(input: Shaped, other: tuple[str, Shaped], data_format: str) -> ShapeReport:

@@ -37,8 +37,8 @@ class Tensor:
 
     @property
     def elements(self) -> int:
-        """Number of elements."""
-        return math.prod(self.shape)
+        """Number of elements; none where a size is wrongly negative."""
+        return math.prod(max(size, 0) for size in self.shape)
 
     @property
     def nbytes(self) -> int:

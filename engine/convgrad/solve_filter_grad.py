@@ -38,8 +38,9 @@ def solve_filter_grad(request: Request) -> Plan:
     input = Tensor("input", letters, request.input, dtype, found.on("input"))
     out_backprop = Tensor("out_backprop", small, request.other, dtype, found.on("out_backprop"))
     output = Tensor("output", ("kh", "kw", "C", "M"), shape, dtype, found.on("output"))
-    found.refuse(ShapeReport((input, out_backprop, output), (height, width)))
-    check_addressable(output, "filter_sizes")
+    report = ShapeReport((input, out_backprop, output), (height, width))
+    found.refuse(report)
+    check_addressable(output, "filter_sizes", report)
     return Plan(
         operation="depthwise_conv2d_backprop_filter",
         operands=(input, out_backprop),

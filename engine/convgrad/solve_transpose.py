@@ -42,8 +42,9 @@ def solve_transpose(request: Request) -> Plan:
     input = Tensor("input", small, request.input, dtype, found.on("input"))
     filters = Tensor("filters", ("kh", "kw", "Cout", "Cin"), request.other, dtype, found.on("filters"))
     output = Tensor("output", letters, shape, dtype, found.on("output"))
-    found.refuse(ShapeReport((input, filters, output), (height, width)))
-    check_addressable(output, "strides" if request.sizes is None else "output_shape")
+    report = ShapeReport((input, filters, output), (height, width))
+    found.refuse(report)
+    check_addressable(output, "strides" if request.sizes is None else "output_shape", report)
     return Plan(
         operation="conv2d_transpose",
         operands=(input, filters),

@@ -40,6 +40,6 @@ def command(input: str, out_backprop: str, filter_sizes: tuple[int, ...], **give
     tf.nn.depthwise_conv2d_backprop_filter, dilations honoured. Each is an address: FILE (.npy),
     FILE.h5::/dataset, or - for .npy on standard input.
     """
-    from convgrad_cli.job import OPERATIONS, run
+    from convgrad_cli.job import OPERATIONS, CommonOptions, run
 
-    run(OPERATIONS["filter-grad"], (input, out_backprop), filter_sizes, given)
+    run(OPERATIONS["filter-grad"], (input, out_backprop), filter_sizes, CommonOptions(**given))

@@ -38,6 +38,6 @@ def command(input: str, filters: str, output_shape: tuple[int, ...] | None, **gi
     INPUT (N,h,w,Cin) and FILTERS (kh,kw,Cout,Cin) give (N,H,W,Cout), as tf.nn.conv2d_transpose. Each is an
     address: FILE (.npy), FILE.h5::/dataset, or - for .npy on standard input.
     """
-    from convgrad_cli.job import OPERATIONS, run
+    from convgrad_cli.job import OPERATIONS, CommonOptions, run
 
-    run(OPERATIONS["transpose"], (input, filters), output_shape, given)
+    run(OPERATIONS["transpose"], (input, filters), output_shape, CommonOptions(**given))

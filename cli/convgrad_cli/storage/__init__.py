@@ -31,12 +31,12 @@ def open_source(text: str, *, as_bfloat16: bool = False) -> Source:
     text : str
         Address as the user gave it; `-` is .npy from standard input.
     as_bfloat16 : bool
-        Whether two-byte void (or opaque) or uint16 data is bfloat16.
+        Whether two-byte void (or opaque) or uint16 data is bfloat16; other data is read as it is.
 
     Raises
     ------
     AddressError
-        The address does not say which array is meant, or `as_bfloat16` does not fit it.
+        The address does not say which array is meant.
     StorageError
         The file cannot be read, or does not hold a numeric array.
     """

@@ -116,7 +116,7 @@ def replacing(file: str, label: str, *, overwrite: bool) -> Iterator[Path]:
 
 def _create(temporary: Path, target: Path) -> None:
     # At no time readable to more people than the target; writable to us even if the target is not.
-    mode = stat.S_IMODE(target.stat().st_mode) | stat.S_IWUSR if target.exists() else 0o666
+    mode = stat.S_IMODE(target.stat().st_mode) | stat.S_IRUSR | stat.S_IWUSR if target.exists() else 0o666
     os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
 
 

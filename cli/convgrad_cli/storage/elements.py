@@ -10,18 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from convgrad_cli.errors import AddressError
+from convgrad.dtypes import dtype_from_name
 
 if TYPE_CHECKING:
     from .protocols import Array, DType
-
-
-def bfloat16_dtype() -> DType:
-    """ml_dtypes' bfloat16; imported here, so that no other job pays for it."""
-    import ml_dtypes
-
-    dtype: DType = np.dtype(ml_dtypes.bfloat16)
-    return dtype
 
 
 def is_bfloat16(dtype: DType) -> bool:
@@ -29,31 +21,19 @@ def is_bfloat16(dtype: DType) -> bool:
     return dtype.name == "bfloat16"
 
 
-def read_dtype(stored: DType, address: str, *, as_bfloat16: bool) -> DType:
+def read_dtype(stored: DType, *, as_bfloat16: bool) -> DType:
     """Native dtype of the blocks read from elements stored as `stored`.
 
     Parameters
     ----------
     stored : numpy.dtype
         As in the file, either byte order.
-    address : str
-        For the error message.
     as_bfloat16 : bool
         Whether two-byte void or uint16 data holds the bits of bfloat16 numbers.
-
-    Raises
-    ------
-    AddressError
-        `as_bfloat16` with data of any other dtype.
     """
-    if not as_bfloat16 or is_bfloat16(stored):
-        return stored.newbyteorder("=")
-    if stored.itemsize == 2 and stored.kind in "uV":
-        return bfloat16_dtype()
-    raise AddressError(
-        f"{address}: --as bfloat16 reads 2-byte void or uint16 data; this is {stored.name}",
-        hint="--cast bfloat16 converts numbers of another dtype",
-    )
+    if as_bfloat16 and stored.itemsize == 2 and stored.kind in "uV" and not is_bfloat16(stored):
+        return dtype_from_name("bfloat16")
+    return stored.newbyteorder("=")
 
 
 def from_disk(block: Array, dtype: DType) -> Array:

@@ -67,7 +67,22 @@ class Sink(Protocol):
 
 
 class Target(Protocol):
-    """An output address found writable; nothing is written before `open`."""
+    """An output address found writable; nothing is written before `open`.
+
+    Attributes
+    ----------
+    streams : bool
+        Whether it is a pipe or a device, written as it comes and not taken back.
+    """
+
+    @property
+    def streams(self) -> bool:
+        """See above."""
+        ...
+
+    def check_layout(self, shape: tuple[int, ...]) -> None:
+        """Find out whether an array of these sizes can be laid out as asked for."""
+        ...
 
     def open(
         self, shape: tuple[int, ...], dtype: DType, attributes: Mapping[str, str]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 
 import h5py
 
@@ -65,7 +66,8 @@ def _listing(group: h5py.Group, address: Address, what: str) -> AddressError:
     for path in paths[:_MOST_LISTED]:
         dataset = group.file[path]
         shape = "empty" if dataset.shape is None else dataset.shape
-        candidates.append(f"{Address(address.file, prefix + path[drop:])}  {shape} {element_name(dataset)}")
+        candidate = shlex.quote(str(Address(address.file, prefix + path[drop:])))
+        candidates.append(f"{candidate}  {shape} {element_name(dataset)}")
     if len(paths) > _MOST_LISTED:
         candidates.append(f"... and {len(paths) - _MOST_LISTED} more")
     message = f"{address}: {what} holds {len(paths)} dataset{'s' * (len(paths) > 1)}; name one:"

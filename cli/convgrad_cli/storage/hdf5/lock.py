@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from convgrad_cli.storage.atomic import beside, real_path
 from convgrad_cli.storage.failures import storage_errors
+from convgrad_cli.text import printable
 
 
 @contextmanager
@@ -29,7 +31,7 @@ def exclusive(file: str, label: str) -> Iterator[None]:
     """
     path = beside(real_path(file), ".convgrad-lock")
     with storage_errors(label, "cannot be locked"):
-        descriptor = _acquire(path)
+        descriptor = _acquire(path, label)
     try:
         yield
     finally:
@@ -38,12 +40,19 @@ def exclusive(file: str, label: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _acquire(path: Path) -> int:
+def _acquire(path: Path, label: str) -> int:
     while True:
         descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
         # A file system without locks is used without them, as HDF5 does.
         with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                print(
+                    f"Note: {printable(label)}: waiting for another job to finish with the file",
+                    file=sys.stderr,
+                )
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
         if _is_still_there(path, descriptor):
             return descriptor
         os.close(descriptor)  # its holder has removed it while we waited

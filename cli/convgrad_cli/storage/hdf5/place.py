@@ -56,6 +56,20 @@ def check_dataset(file: h5py.File, address: Address, *, overwrite: bool, append:
         raise OutputExistsError(f"{address}: exists already", hint="add --overwrite to replace it")
 
 
+def is_all_there_is(file: h5py.File, address: Address) -> bool:
+    """Whether the file holds the dataset, the groups that lead to it, and nothing else worth keeping."""
+    item: h5py.HLObject | None = file
+    if file.userblock_size:
+        return False
+    for part in [part for part in (address.dataset or "").split("/") if part not in ("", ".")]:
+        if not isinstance(item, h5py.Group) or len(item) != 1 or len(item.attrs):
+            return False
+        if not isinstance(_link(item, part), h5py.HardLink):
+            return False
+        item = _follow(item, part)
+    return isinstance(item, h5py.Dataset)
+
+
 def _link(group: h5py.Group, name: str) -> object | None:
     link: object | None = group.get(name, getlink=True)
     return link

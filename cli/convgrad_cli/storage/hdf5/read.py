@@ -64,7 +64,7 @@ class Hdf5Source(Source):
         require_sources(dataset, self.address)
         self._raw_bits = is_bfloat16(stored)
         self.shape = dataset.shape
-        self.dtype = read_dtype(stored, self.address, as_bfloat16=as_bfloat16)
+        self.dtype = read_dtype(stored, as_bfloat16=as_bfloat16)
         self.chunks = dataset.chunks
         self.matlab = _is_matlab(dataset)
         self.notes = (f"{address}: {_MATLAB_NOTE}",) if self.matlab else ()

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import h5py
 from h5py import h5t
 
+from convgrad.dtypes import dtype_from_name
 from convgrad_cli.errors import StorageError
-from convgrad_cli.storage.elements import bfloat16_dtype
 
 if TYPE_CHECKING:
     from convgrad_cli.storage.protocols import DType
@@ -53,7 +53,7 @@ def element_dtype(dataset: h5py.Dataset, address: str) -> DType:
     if stored.get_class() == h5t.FLOAT and stored.get_size() == 2:
         fields, bias = stored.get_fields(), stored.get_ebias()
         if (fields, bias) == _BFLOAT16:
-            return bfloat16_dtype()
+            return dtype_from_name("bfloat16")
         if (fields, bias) != _FLOAT16:
             got = f"{fields[2]} exponent bits, {fields[4]} mantissa bits, bias {bias}"
             raise StorageError(f"{address}: 16-bit float that is neither float16 nor bfloat16: {got}")

@@ -25,7 +25,7 @@ from .file import open_hdf5
 from .layout import check_options, layout
 from .lock import exclusive
 from .output import Run, hdf5_output
-from .place import check_dataset
+from .place import check_dataset, is_all_there_is
 from .types import bfloat16_type
 
 if TYPE_CHECKING:
@@ -66,11 +66,32 @@ class Hdf5Target:
             The existing file cannot be read.
         """
         check_options(self.options)
+        try:
+            (self.address.dataset or "").encode()
+        except UnicodeEncodeError:
+            raise AddressError(
+                f"{self.address}: names in HDF5 files are UTF-8, and this one is not"
+            ) from None
         check_place(self.address.file, str(self.address))
         if is_written_directly(self.address.file):
             raise AddressError(f"{self.address}: not a regular file, which HDF5 needs")
         with self._existing():
             pass
+
+    @property
+    def streams(self) -> bool:
+        """HDF5 needs a file."""
+        return False
+
+    def check_layout(self, shape: tuple[int, ...]) -> None:
+        """Find out whether the options fit the result's sizes.
+
+        Raises
+        ------
+        AddressError
+            The chunks do not fit.
+        """
+        layout(self.options, shape, str(self.address))
 
     @contextmanager
     def open(self, shape: tuple[int, ...], dtype: DType, attributes: Mapping[str, str]) -> Iterator[Sink]:
@@ -80,13 +101,13 @@ class Hdf5Target:
         # The lock first: what is there now may not be what `check` saw.
         with (
             exclusive(name, label),
-            self._existing() as exists,
+            self._existing() as (exists, keep),
             replacing(name, label, overwrite=exists) as temporary,
         ):
-            if exists:
+            if keep:
                 with storage_errors(label, "cannot be copied"):
                     shutil.copyfile(name, temporary)
-            with hdf5_output(temporary, label, exists=exists) as (file, run):
+            with hdf5_output(temporary, label, exists=keep) as (file, run):
                 dataset = run(self._create, file, shape, dtype, keywords)
                 run(dataset.attrs.update, attributes)
                 sink = _Hdf5Sink(dataset, run, shape, dtype)
@@ -94,11 +115,14 @@ class Hdf5Target:
                 sink.finish()
 
     @contextmanager
-    def _existing(self) -> Iterator[bool]:
-        """Whether the file is there; if so, it is checked and held open, which keeps other writers out."""
+    def _existing(self) -> Iterator[tuple[bool, bool]]:
+        """Whether the file is there, and whether anything in it must be kept.
+
+        If it is there, it is checked and held open, which keeps other writers out.
+        """
         label = str(self.address)
         if not Path(self.address.file).exists():
-            yield False
+            yield False, False
             return
         with storage_errors(label, "cannot be read"), open(self.address.file, "rb") as file:
             if not is_hdf5(file):
@@ -106,7 +130,9 @@ class Hdf5Target:
         with open_hdf5(self.address.file, label) as file:
             with storage_errors(label, "cannot be read"):
                 check_dataset(file, self.address, overwrite=self.overwrite, append=self.append)
-            yield True
+                # HDF5 does not shrink a file: alone in it, a dataset made again and again would make it grow.
+                keep = not is_all_there_is(file, self.address)
+            yield True, keep
 
     def _create(
         self, file: h5py.File, shape: tuple[int, ...], dtype: DType, keywords: Mapping[str, Any]

@@ -67,7 +67,7 @@ class _Npy(Source):
     def __init__(self, file: BinaryIO, address: str, header: NpyHeader, as_bfloat16: bool) -> None:
         self.address = address
         self.shape = header.shape
-        self.dtype = read_dtype(header.dtype, address, as_bfloat16=as_bfloat16)
+        self.dtype = read_dtype(header.dtype, as_bfloat16=as_bfloat16)
         self.chunks = None
         self.matlab = False
         self.notes = ()

@@ -40,7 +40,8 @@ class NpyTarget:
     overwrite: bool
 
     @property
-    def _is_stream(self) -> bool:
+    def streams(self) -> bool:
+        """Whether it is standard output, a pipe or a device."""
         return self.address.is_pipe or is_written_directly(self.address.file)
 
     def check(self) -> None:
@@ -53,7 +54,7 @@ class NpyTarget:
         OutputExistsError
             It exists, and may not be overwritten.
         """
-        if self._is_stream:
+        if self.streams:
             return
         file = self.address.file
         check_place(file, str(self.address))
@@ -72,6 +73,9 @@ class NpyTarget:
         if not self.overwrite:
             raise OutputExistsError(f"{self.address}: exists already", hint=OVERWRITE_HINT)
 
+    def check_layout(self, shape: tuple[int, ...]) -> None:
+        """There is only one layout."""
+
     @contextmanager
     def open(self, shape: tuple[int, ...], dtype: DType, attributes: Mapping[str, str]) -> Iterator[Sink]:
         """Sink for the array's rows. A .npy file has no place for attributes."""
@@ -88,7 +92,7 @@ class NpyTarget:
             yield sys.stdout.buffer
             with storage_errors(label, "cannot be written"):
                 sys.stdout.buffer.flush()
-        elif self._is_stream:
+        elif self.streams:
             with storage_errors(label, "cannot be written"):
                 stream = open(name, "wb", buffering=0)  # noqa: SIM115
             with stream:

@@ -7,8 +7,7 @@ in increasing order. Nothing here knows what they are. Where a source has `chunk
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, Protocol
 
@@ -22,6 +21,7 @@ from .kernels.sums import CHAIN, RunningSum
 from .kernels.transpose import arranged_filters, by_image, transpose_block
 from .layout import as_nhwc
 from .plan import Plan
+from .slabs import slabs
 
 #: Called with (blocks done, blocks in all) after each block.
 Progress = Callable[[int, int], None]
@@ -71,7 +71,7 @@ def _transpose(plan: Plan, input: Source, filters: Source, out: Sink, report: Ca
     arranged = arranged_filters(np.asarray(filters[0 : plan.height.kernel]))
     terms = plan.height.kernel * plan.width.kernel * plan.channels
     compensated = plan.output.dtype == np.float64 and terms > CHAIN
-    for slab in _slabs(plan, input):
+    for slab in slabs(plan, input):
         start, stop = slab[0].start, slab[-1].stop
         images = as_nhwc(np.asarray(input[start:stop]), plan.data_format)
         # An array is filled in place; any other sink gets each slab whole.
@@ -99,11 +99,12 @@ def _filter_grad(
 ) -> None:
     kh, kw, channels, multiplier = plan.output.shape
     total = RunningSum((kh, kw, channels, multiplier), compensated=True)
-    for slab in _slabs(plan, input, out_backprop):
+    for slab in slabs(plan, input, out_backprop):
         start, stop = slab[0].start, slab[-1].stop
         images = as_nhwc(np.asarray(input[start:stop]), plan.data_format)
         gradients = as_nhwc(np.asarray(out_backprop[start:stop]), plan.data_format)
-        gradients = _split_channels(gradients, channels, multiplier)
+        # Output channel c*M + m: the axis splits without a copy, whatever its stride.
+        gradients = gradients.reshape(*gradients.shape[:-1], channels, multiplier)
         for some in slab:
             here = slice(some.start - start, some.stop - start)
             for block in plan.blocks(some):
@@ -114,28 +115,6 @@ def _filter_grad(
                 total.add(share, np.s_[:, :, part])
                 report()
     out[0:kh] = round_to(total.result(), plan.output.dtype)
-
-
-def _split_channels(array: npt.NDArray[Any], channels: int, multiplier: int) -> npt.NDArray[Any]:
-    """View the last axis, ``c*M + m``, as two axes (C, M), whatever the strides."""
-    strides = (*array.strides[:-1], array.strides[-1] * multiplier, array.strides[-1])
-    return np.lib.stride_tricks.as_strided(
-        array, (*array.shape[:-1], channels, multiplier), strides, writeable=False
-    )
-
-
-def _slabs(plan: Plan, *sources: Source) -> Iterator[list[range]]:
-    """Yield runs of the plan's image ranges that are read together, on chunk borders where possible."""
-    wanted = plan.images_per_slab
-    for source in sources:
-        chunks = getattr(source, "chunks", None)
-        if chunks and isinstance(chunks[0], int):  # other libraries' chunks are lists of sizes
-            both = math.lcm(wanted, chunks[0])
-            wanted = both if both <= 2 * wanted else wanted
-    ranges = plan.image_ranges()
-    together = max(wanted // plan.block_sizes.images, 1)
-    for start in range(0, len(ranges), together):
-        yield ranges[start : start + together]
 
 
 def _counted(total: int, progress: Progress | None) -> Callable[[], None]:

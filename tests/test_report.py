@@ -98,7 +98,7 @@ def test_the_geometry_table(dry: bool, flags: tuple[str, ...], height: list[str]
         "effective kernel",
         "stride",
         "dilation",
-        "pad before/after",
+        "pad before / after",
         "narrow",
         "legal wide",
     ]

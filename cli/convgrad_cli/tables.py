@@ -73,7 +73,7 @@ def _geometry(report: ShapeReport) -> Table:
 
 
 def _table(*headings: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     for number, heading in enumerate(headings):
         # Sizes are compared down a column, so they are set right; words left.
         words = number == 0 or heading in ("address", "shape", "dtype")

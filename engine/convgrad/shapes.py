@@ -97,7 +97,7 @@ AXIS_HEADINGS = (
     "effective kernel",
     "stride",
     "dilation",
-    "pad before/after",
+    "pad before / after",
     "narrow",
     "legal wide",
 )

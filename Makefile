@@ -13,7 +13,7 @@ help:
 	@echo "make test-oldest  run the tests with the oldest supported dependencies"
 	@echo "make lint         ruff and mypy"
 	@echo "make docs         regenerate the command reference in README.md"
-	@echo "make bench        start-up times, as ratios"
+	@echo "make bench        start-up times and peak memory, as ratios"
 	@echo "make wheel        build the wheel, install it alone and run a tiny job"
 	@echo "make clean        remove environments and caches"
 
@@ -36,6 +36,7 @@ docs: $(VENV)/.developed
 
 bench: $(VENV)/.developed
 	$(VENV)/bin/python tests/bench/startup.py
+	$(VENV)/bin/python tests/bench/memory.py
 
 wheel: $(VENV)/.developed
 	$(VENV)/bin/python tests/bare_install.py

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .blas import one_blas_thread
-from .dtypes import round_to
+from .dtypes import Float64, round_to
 from .kernels.filter_grad import filter_grad_block
 from .kernels.sums import CHAIN, RunningSum
 from .kernels.transpose import arranged_filters, by_image, transpose_block
@@ -69,52 +69,70 @@ def execute(plan: Plan, first: Source, second: Source, out: Sink, progress: Prog
 
 def _transpose(plan: Plan, input: Source, filters: Source, out: Sink, report: Callable[[], None]) -> None:
     arranged = arranged_filters(np.asarray(filters[0 : plan.height.kernel]))
+    for slab in slabs(plan, input):
+        # An array is filled in place; any other sink gets each slab whole.
+        start, stop = slab[0].start, slab[-1].stop
+        if isinstance(out, np.ndarray):
+            _transpose_slab(plan, input[start:stop], arranged, out[start:stop], slab, report)
+        else:
+            result = np.empty((stop - start, *plan.output.shape[1:]), plan.output.dtype)
+            _transpose_slab(plan, input[start:stop], arranged, result, slab, report)
+            out[start:stop] = result
+            del result  # before there is another
+
+
+def _transpose_slab(
+    plan: Plan,
+    input: npt.ArrayLike,
+    arranged: Float64,
+    result: npt.NDArray[Any],
+    slab: list[range],
+    report: Callable[[], None],
+) -> None:
     terms = plan.height.kernel * plan.width.kernel * plan.channels
     compensated = plan.output.dtype == np.float64 and terms > CHAIN
-    for slab in slabs(plan, input):
-        start, stop = slab[0].start, slab[-1].stop
-        images = as_nhwc(np.asarray(input[start:stop]), plan.data_format)
-        # An array is filled in place; any other sink gets each slab whole.
-        in_place = out[start:stop] if isinstance(out, np.ndarray) else None
-        result = (
-            np.empty((stop - start, *plan.output.shape[1:]), plan.output.dtype)
-            if in_place is None
-            else in_place
-        )
-        results = as_nhwc(result, plan.data_format)
-        for some in slab:
-            here = slice(some.start - start, some.stop - start)
-            for block in plan.blocks(some):
-                computed = transpose_block(images[here], arranged, plan.axes, block, compensated=compensated)
-                rows = slice(block.rows.start, block.rows.stop)
-                columns = slice(block.columns.start, block.columns.stop)
-                results[here, rows, columns] = round_to(by_image(computed), plan.output.dtype)
-                report()
-        if in_place is None:
-            out[start:stop] = result
+    images, results = as_nhwc(np.asarray(input), plan.data_format), as_nhwc(result, plan.data_format)
+    for some in slab:
+        here = slice(some.start - slab[0].start, some.stop - slab[0].start)
+        for block in plan.blocks(some):
+            computed = transpose_block(images[here], arranged, plan.axes, block, compensated=compensated)
+            rows = slice(block.rows.start, block.rows.stop)
+            columns = slice(block.columns.start, block.columns.stop)
+            results[here, rows, columns] = round_to(by_image(computed), plan.output.dtype)
+            report()
 
 
 def _filter_grad(
     plan: Plan, input: Source, out_backprop: Source, out: Sink, report: Callable[[], None]
 ) -> None:
-    kh, kw, channels, multiplier = plan.output.shape
-    total = RunningSum((kh, kw, channels, multiplier), compensated=True)
+    total = RunningSum(plan.output.shape, compensated=True)
     for slab in slabs(plan, input, out_backprop):
         start, stop = slab[0].start, slab[-1].stop
-        images = as_nhwc(np.asarray(input[start:stop]), plan.data_format)
-        gradients = as_nhwc(np.asarray(out_backprop[start:stop]), plan.data_format)
-        # Output channel c*M + m: the axis splits without a copy, whatever its stride.
-        gradients = gradients.reshape(*gradients.shape[:-1], channels, multiplier)
-        for some in slab:
-            here = slice(some.start - start, some.stop - start)
-            for block in plan.blocks(some):
-                part = slice(block.channels.start, block.channels.stop)
-                share = filter_grad_block(
-                    images[here, ..., part], gradients[here, ..., part, :], plan.axes, block
-                )
-                total.add(share, np.s_[:, :, part])
-                report()
-    out[0:kh] = round_to(total.result(), plan.output.dtype)
+        _filter_grad_slab(plan, input[start:stop], out_backprop[start:stop], total, slab, report)
+    out[0 : plan.height.kernel] = round_to(total.result(), plan.output.dtype)
+
+
+def _filter_grad_slab(
+    plan: Plan,
+    input: npt.ArrayLike,
+    out_backprop: npt.ArrayLike,
+    total: RunningSum,
+    slab: list[range],
+    report: Callable[[], None],
+) -> None:
+    images = as_nhwc(np.asarray(input), plan.data_format)
+    products = as_nhwc(np.asarray(out_backprop), plan.data_format)
+    # Output channel c*M + m: the axis splits without a copy, whatever its stride.
+    gradients = products.reshape(*products.shape[:-1], plan.channels, plan.outputs)
+    for some in slab:
+        here = slice(some.start - slab[0].start, some.stop - slab[0].start)
+        for block in plan.blocks(some):
+            part = slice(block.channels.start, block.channels.stop)
+            share = filter_grad_block(
+                images[here, ..., part], gradients[here, ..., part, :], plan.axes, block
+            )
+            total.add(share, np.s_[:, :, part])
+            report()
 
 
 def _counted(total: int, progress: Progress | None) -> Callable[[], None]:

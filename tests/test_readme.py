@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 
 from command_reference import README, with_reference
+from commandline import call
+from convgrad_cli.group import VERBS
 
 SAMPLES = README.parent / "samples"
 TEXT = README.read_text()
@@ -112,3 +114,11 @@ def test_first_commands_are_the_promised_two() -> None:
     first = re.search(r"^```sh\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
     assert first is not None
     assert [line.split("#")[0].strip() for line in first[1].splitlines()] == ["make demo", "make test"]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_an_example_and_its_place_in_the_readme(verb: str) -> None:
+    help_text = call(verb, "--help").succeeded().stdout
+    assert "Examples:" in help_text
+    assert f"convgrad {verb} " in help_text.partition("Examples:")[2]
+    assert f"### `convgrad {verb}`" in TEXT

@@ -163,7 +163,7 @@ class Bash:
     def send(self, line: str) -> list[str]:
         """Type a line; return the words that `convgrad` got."""
         os.write(self._terminal, f"{line}\nprintf '%s%s\\n' DO NE\n".encode())
-        shown, deadline = "", time.monotonic() + 60
+        shown, deadline = "", time.monotonic() + 20
         while "\nDONE" not in shown.replace("\r", "\n"):
             if not select.select([self._terminal], [], [], max(deadline - time.monotonic(), 0))[0]:
                 pytest.fail(f"bash does not answer: {shown!r}")
@@ -195,3 +195,21 @@ def test_bash_itself(bash: Bash) -> None:
 
 def test_bash_quotes_names_with_spaces(bash: Bash) -> None:
     assert bash.send("convgrad transpose net.h5::/wi\ta\t")[:2] == ["transpose", "net.h5::/with space/a b"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "word"),
+    [
+        ('"net.h5::/to\t', "net.h5::/top"),
+        ("'net.h5::/to\t", "net.h5::/top"),
+        ("net.h5\\:\\:/to\t", "net.h5::/top"),
+        ('"net.h5::/with space/a\t', "net.h5::/with space/a b"),
+        ("net.h5::/with\\ space/a\t", "net.h5::/with space/a b"),
+        ("--output=net.h5::/to\t", "--output=net.h5::/top"),
+        ("net.h5::/a::\t", "net.h5::/a::b[0]"),
+    ],
+    ids=str,
+)
+def test_bash_keeps_what_was_typed(bash: Bash, typed: str, word: str) -> None:
+    """In quotes (which bash closes), after an escaped colon, after an equals sign: the rest is put in."""
+    assert bash.send(f"convgrad transpose {typed}")[1] == word

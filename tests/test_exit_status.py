@@ -208,8 +208,11 @@ def temporaries() -> list[Path]:
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.parametrize("target", ["y.npy", "y.h5::/y"], ids=["npy", "hdf5"])
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)],
-                         ids=["interrupt", "terminate"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
+    ids=["interrupt", "terminate", "hang-up"],
+)
 def test_a_signal_in_the_middle(long_job: list[str], target: str, number: int, status: int) -> None:
     before = files()
     with subprocess.Popen([*long_job, "-o", target], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as job:
@@ -411,3 +414,28 @@ def test_a_standard_stream_that_is_closed(number: int, words: tuple[str, ...], s
                 assert file["y"].shape == (1, 4, 3, 1)
     elif "-o" in words:
         assert not temporaries()
+
+
+def test_an_array_does_not_go_to_a_terminal() -> None:
+    import pty
+
+    controller, terminal = pty.openpty()
+    words = [*COMMAND, "transpose", "x.npy", "w.npy", "-o", "-"]
+    done = subprocess.run(words, stdout=terminal, stderr=subprocess.PIPE, check=False)
+    os.close(terminal)
+    os.close(controller)
+    assert done.returncode == 2
+    assert b"terminal" in done.stderr
+
+
+def test_layout_options_without_an_output_are_not_ignored() -> None:
+    done = call("transpose", "x.npy", "w.npy", "-n", "--chunks", "1,1,1,1")
+    done.refused(2, "--chunks", "-o")
+
+
+def test_a_single_colon_is_explained() -> None:
+    with h5py.File("net.h5", "w") as file:
+        file["x"] = np.ones((1, 2, 2, 2), np.float32)
+    done = call("transpose", "net.h5:/x", "w.npy", "-n")
+    done.refused(1, "net.h5:/x")
+    assert "net.h5::/x" in done.hint

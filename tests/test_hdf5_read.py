@@ -597,3 +597,15 @@ def test_nothing_stays_open_after_an_error(h5) -> None:
     refusal(f"{file}::/c", AddressError)
     with h5py.File(file, "r+"):  # HDF5 refuses this while the file is open for reading
         pass
+
+
+def test_a_file_that_is_cut_while_it_is_read(tmp_path) -> None:
+    """HDF5 reads what is gone as zeros."""
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file["x"] = np.ones((100, 1000), "f4")
+    with open_source(f"{path}::/x") as source:
+        assert source[0:10].all()
+        os.truncate(path, 100_000)
+        with pytest.raises(StorageError, match=r"shorter while it was read: \d+ bytes before, now 100000"):
+            source[50:100]

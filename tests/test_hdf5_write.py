@@ -266,6 +266,7 @@ def test_a_file_being_written_is_left_alone(tmp_path) -> None:
         error = refusal(f"{tmp_path}/x.h5::/x", StorageError, append=True)
         process.communicate(b"")
     assert "another process has it open for writing" in str(error)
+    assert error.hint is None  # getting round the lock would lose what the other process writes
 
 
 def test_no_place_for_the_file(tmp_path) -> None:
@@ -451,3 +452,22 @@ from convgrad_cli.storage import open_target
 with open_target(sys.argv[1]).open((1,), np.dtype("f4"), {}) as sink:
     sink[0:1] = np.ones(1, "f4")
 """
+
+
+def test_empty_parts_of_a_path_do_not_count(tmp_path) -> None:
+    write(f"{tmp_path}/x.h5::/p//q/", array())
+    assert sorted(content(tmp_path / "x.h5")) == ["p", "p/q"]
+
+
+@pytest.mark.parametrize("chunks", [None, (3, 3, 2, 5), (1, 1, 1, 1), (40, 3, 2, 5)])
+def test_pieces_of_any_size_make_the_same_dataset(tmp_path, monkeypatch, chunks) -> None:
+    """Written in pieces of whole chunks, so that no chunk is compressed twice."""
+    from convgrad_cli.storage.hdf5 import write as module
+
+    monkeypatch.setattr(module, "_PIECE_BYTES", 500)
+    values = array((40, 3, 2, 5))
+    options = Hdf5Options(chunks=chunks, compression="gzip" if chunks else None)
+    write(f"{tmp_path}/x.h5::/y", values, rows=7, hdf5=options)
+    with h5py.File(tmp_path / "x.h5") as file:
+        assert np.array_equal(file["y"], values)
+        assert file["y"].chunks == chunks

@@ -133,4 +133,4 @@ def test_nan_reaches_only_what_contains_it(tmp_path: Path) -> None:
     done = call("transpose", *paths, "-s", 2, "-o", tmp_path / "y.npy").succeeded()
     nan = np.isnan(np.load(tmp_path / "y.npy")[0, :, :, 0])
     assert np.argwhere(nan).tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
-    assert "4 elements not finite" in done.stdout
+    assert "not finite: 4" in done.stdout

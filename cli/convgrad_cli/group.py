@@ -87,7 +87,10 @@ def _complete(instruction: str) -> int:
     from . import shells
 
     shells.install()
-    return shell_complete(convgrad, {}, "convgrad", COMPLETE, instruction)
+    try:
+        return shell_complete(convgrad, {}, "convgrad", COMPLETE, instruction)
+    except KeyError:  # not called by a completion script, which would say what has been typed
+        return FAILED
 
 
 def _explained(error: Exception) -> int:

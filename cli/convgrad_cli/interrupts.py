@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: leave at once while there is nothing to clean up, unwind while there is.
+"""Ctrl-C, SIGTERM and SIGHUP: leave at once while there is nothing to clean up, unwind while there is.
 
 Importing NumPy takes a tenth of a second, in which an exception would surface as a traceback from anywhere,
 or be swallowed. Only around a half-written output is it worth raising one.
@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-from .process import INTERRUPTED, TERMINATED
+from .process import HUNG_UP, INTERRUPTED, TERMINATED
 
-_STATUS = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
+_STATUS = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED, signal.SIGHUP: HUNG_UP}
 
 
 class Unwound(BaseException):

@@ -130,6 +130,9 @@ def run(
     """
     if options.output is None and not options.dry_run:
         raise click.UsageError("Missing option '-o' / '--output'.", click.get_current_context())
+    if options.output is None and options.hdf5.flags:
+        flags = ", ".join(options.hdf5.flags)
+        raise click.UsageError(f"{flags} goes with -o FILE.h5::/name.", click.get_current_context())
     process = click.get_current_context().find_object(Process) or Process()
     output = "-" if options.output in _STDOUT else options.output
     reporter = Reporter(
@@ -209,6 +212,8 @@ def _check_streams(named: Addresses, process: Process) -> None:
         stream = "stdout" if role == "output" else "stdin"
         if text == "-" and stream in process.closed:
             raise StorageError(f"-: {stream} is closed")
+        if role == "output" and text == "-" and sys.stdout.isatty():
+            raise AddressError("-: standard output is a terminal, which an array would garble")
 
 
 def _known(word: str, *words: str) -> str:

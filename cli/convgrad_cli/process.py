@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-FAILED, USAGE, INTERRUPTED, BROKEN_PIPE, TERMINATED = 1, 2, 130, 141, 143
+FAILED, USAGE = 1, 2
+#: 128 and the number of the signal, as shells have it.
+HUNG_UP, INTERRUPTED, BROKEN_PIPE, TERMINATED = 129, 130, 141, 143
 
 
 class Process:

@@ -84,7 +84,7 @@ class Reporter:
             self._json({**_as_dict(verb, plan, addresses, needed), "dry_run": False, "result": result})
             return
         self._tables(plan.report, addresses)
-        unusual = f"  {summary.non_finite:,} elements not finite" if summary.non_finite else ""
+        unusual = f"  not finite: {summary.non_finite:,}" if summary.non_finite else ""
         self._line(f"result: sum {summary.sum:.9g}  abs_sum {summary.abs_sum:.9g}{unusual}")
 
     def _aside(self, text: str) -> None:
@@ -126,7 +126,8 @@ class Reporter:
 
 def _in_words(plan: Plan, needed: int) -> str:
     return (
-        f"{plan.multiply_adds:,} multiply-adds by {plan.strategy} in {plan.block_count:,} blocks, "
+        f"{plan.multiply_adds:,} multiply-adds by {plan.strategy} in {plan.block_count:,} "
+        f"block{'s' * (plan.block_count != 1)}, "
         f"{plan.total_bytes:,} bytes in all, {needed:,} at a time"
     )
 

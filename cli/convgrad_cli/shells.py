@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import re
+from typing import NamedTuple
 
 from click.shell_completion import (
     BashComplete,
     CompletionItem,
     ZshComplete,
     add_completion_class,
-    split_arg_string,
 )
 
 _SCRIPT = """\
@@ -35,6 +35,41 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 """
 
 
+class _Line(NamedTuple):
+    """A command line up to the cursor.
+
+    Attributes
+    ----------
+    words : the words, quotes taken off; the last one is at the cursor, and may be empty
+    kept : how many characters of the last word bash leaves as they are, and replaces those after them
+    quote : the quote that is open at the cursor, or nothing
+    """
+
+    words: list[str]
+    kept: int
+    quote: str
+
+
+def _read(line: str, breaks: str) -> _Line:
+    """Read a line as bash does; `breaks` are the characters after which bash begins another replacement."""
+    words, word, kept, quote = [], "", 0, ""
+    started = escaped = False
+    for character in line:
+        if escaped:
+            word, escaped = word + character, False
+        elif character == "\\" and quote != "'":
+            escaped = started = True
+        elif character == quote or (not quote and character in "\"'"):
+            quote, kept, started = "" if quote else character, len(word), True
+        elif not quote and character.isspace():
+            words += [word] if started else []
+            word, kept, started = "", 0, False
+        else:
+            word, started = word + character, True
+            kept = len(word) if not quote and character in breaks else kept
+    return _Line([*words, word], kept, quote)
+
+
 class LineComplete(BashComplete):
     """bash, by the line instead of the words."""
 
@@ -42,21 +77,25 @@ class LineComplete(BashComplete):
 
     def get_completion_args(self) -> tuple[list[str], str]:
         """Return the words before the one at the cursor, and that one."""
-        line = os.environ.get("COMP_LINE")
-        if line is None:  # words from click's own script
+        if "COMP_LINE" not in os.environ:  # words from click's own script
             return super().get_completion_args()
-        words = split_arg_string(line)
-        return (words[1:], "") if re.search(r"(?<!\\)\s$", line) else (words[1:-1], words[-1])
+        *words, last = self._line().words
+        return words[1:], last
 
     def format_completion(self, item: CompletionItem) -> str:
         """Return the part of the completion that bash puts in place of the part it takes for the word."""
         if "COMP_LINE" not in os.environ or item.type != "plain":
             return super().format_completion(item)
-        typed = self.get_completion_args()[1]
-        colons = typed.count(":") if ":" in os.environ.get("COMP_WORDBREAKS", "") else 0
-        rest = item.value.split(":", colons)[-1]
-        quoted = re.sub(r"([^-A-Za-z0-9_./:,+=@%^])", r"\\\1", rest)
+        line = self._line()
+        option, equals, _ = line.words[-1].partition("=")
+        # Of --option=value click completes the value alone.
+        before = len(option) + 1 if equals and option.startswith("--") else 0
+        rest = item.value[max(line.kept - before, 0) :]
+        quoted = rest if line.quote else re.sub(r"([^-A-Za-z0-9_./:,+=@%^])", r"\\\1", rest)
         return f"{item.type},{quoted}"
+
+    def _line(self) -> _Line:
+        return _read(os.environ["COMP_LINE"], os.environ.get("COMP_WORDBREAKS", ""))
 
 
 class ColonComplete(ZshComplete):

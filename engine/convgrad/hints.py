@@ -128,10 +128,11 @@ def _shown(pair: tuple[int, int]) -> str:
 def _first_fitting(candidates: Candidates, solve: Solve) -> str | None:
     for hint, changed in candidates:
         try:
-            solve(changed)
+            plan = solve(changed)
         except ShapeError:
             continue
-        return hint
+        if plan.multiply_adds:  # nobody means to compute nothing
+            return hint
     return None
 
 

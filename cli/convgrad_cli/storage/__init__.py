@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from convgrad_cli.address import Address, parse_address
-from convgrad_cli.errors import AddressError
+from convgrad_cli.errors import AddressError, StorageError
 
 from .failures import storage_errors
 from .protocols import Hdf5Options, Sink, Source, Target
@@ -46,6 +46,9 @@ def open_source(text: str, *, as_bfloat16: bool = False) -> Source:
             raise AddressError(f"{address}: standard input carries .npy, which has no datasets")
         return _open_npy(sys.stdin.buffer, address, seekable=False, as_bfloat16=as_bfloat16)
     path = Path(address.file)
+    before, colon, after = text.partition(":/")
+    if colon and not path.exists() and Path(before).is_file():
+        raise StorageError(f"{address}: cannot be read: no such file", hint=f"write {before}::/{after}")
     with storage_errors(str(address), "cannot be read"):
         is_regular = stat.S_ISREG(path.stat().st_mode)
         # Unbuffered: blocks are large, and go straight into the array. The source closes it.

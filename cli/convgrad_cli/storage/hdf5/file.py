@@ -13,7 +13,7 @@ from convgrad_cli.storage.failures import reason
 _TRUNCATED = re.compile(r"eof = (\d+), sblock->base_addr = (\d+), stored_eof = (\d+)")
 
 
-def open_hdf5(path: str | PathLike[str], label: str) -> h5py.File:
+def open_hdf5(path: str | PathLike[str], label: str, *, to_change: bool = False) -> h5py.File:
     """Open read-only: a writer is kept out where the file system can lock, other readers are not.
 
     Parameters
@@ -22,6 +22,8 @@ def open_hdf5(path: str | PathLike[str], label: str) -> h5py.File:
         The file.
     label : str
         Address or file name as the user gave it, for the error message.
+    to_change : bool
+        Whether the file will be replaced: then another writer's lock is not to be got round.
 
     Raises
     ------
@@ -31,10 +33,10 @@ def open_hdf5(path: str | PathLike[str], label: str) -> h5py.File:
     try:
         return h5py.File(path, "r", locking="best-effort")
     except OSError as error:
-        raise _explain(error, label) from error
+        raise _explain(error, label, to_change) from error
 
 
-def _explain(error: OSError, label: str) -> StorageError:
+def _explain(error: OSError, label: str, to_change: bool) -> StorageError:
     text = str(error)
     if match := _TRUNCATED.search(text):
         end, base, stored_end = map(int, match.groups())
@@ -45,10 +47,8 @@ def _explain(error: OSError, label: str) -> StorageError:
         # EAGAIN: somebody holds the lock. Anything else: the file system has none to give.
         busy = isinstance(error, BlockingIOError)
         cause = "another process has it open for writing" if busy else "the file system cannot lock it"
-        return StorageError(
-            f"{label}: {cause}",
-            hint="HDF5_USE_FILE_LOCKING=FALSE in the environment reads it without a lock",
-        )
+        unlocked = "HDF5_USE_FILE_LOCKING=FALSE in the environment reads it without a lock"
+        return StorageError(f"{label}: {cause}", hint=None if to_change and busy else unlocked)
     if "already open for write" in text:
         return StorageError(
             f"{label}: still being written, or its writer ended without closing it",

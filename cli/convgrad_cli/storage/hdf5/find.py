@@ -10,6 +10,7 @@ import h5py
 from convgrad.errors import ConvgradError
 from convgrad_cli.address import Address
 from convgrad_cli.errors import AddressError, StorageError
+from convgrad_cli.storage.failures import reason
 
 from .types import element_name
 
@@ -27,7 +28,10 @@ def find_dataset(file: h5py.File, address: Address) -> tuple[h5py.Dataset, Addre
         The way to the dataset leads through a link that is broken.
     """
     if address.dataset is None:
-        paths = _dataset_paths(file)
+        try:
+            paths = _dataset_paths(file)
+        except (KeyError, RuntimeError) as error:
+            raise StorageError(f"{address}: damaged HDF5 file: {reason(error)}") from error
         if len(paths) != 1:
             raise _listing(file, address, "the file")
         address = Address(address.file, paths[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import h5py
@@ -34,12 +35,12 @@ class Hdf5Source(Source):
     address : Address
         The dataset may be left out where the file holds exactly one.
     as_bfloat16 : bool
-        Whether two-byte opaque or uint16 data is bfloat16.
+        Whether two-byte opaque or uint16 data is bfloat16; other data is read as it is.
 
     Raises
     ------
     AddressError
-        The address names no dataset, or `as_bfloat16` does not fit it.
+        The address names no dataset.
     StorageError
         The file or something the dataset needs is damaged or missing, or its elements are not numbers.
     """
@@ -48,6 +49,8 @@ class Hdf5Source(Source):
         self._file = open_hdf5(address.file, str(address))
         try:
             with storage_errors(str(address), "cannot be read"):
+                self._descriptor = self._file.id.get_vfd_handle()
+                self._size = os.fstat(self._descriptor).st_size
                 self._open_dataset(address, as_bfloat16)
         except BaseException:
             self._file.close()
@@ -73,6 +76,12 @@ class Hdf5Source(Source):
         start, stop = rows(key, self.shape[0])
         with storage_errors(self.address, "cannot be read"):
             block = self._read_bits(start, stop) if self._raw_bits else self._dataset[start:stop]
+            size = os.fstat(self._descriptor).st_size
+        # HDF5 reads zeros where a file has ended meanwhile.
+        if size < self._size:
+            raise StorageError(
+                f"{self.address} became shorter while it was read: {self._size} bytes before, now {size}"
+            )
         return from_disk(block, self.dtype)
 
     def _read_bits(self, start: int, stop: int) -> Array:

@@ -31,6 +31,8 @@ from .types import bfloat16_type
 if TYPE_CHECKING:
     from convgrad_cli.storage.protocols import Array, DType
 
+_PIECE_BYTES = 1 << 24
+
 
 @dataclass(frozen=True)
 class Hdf5Target:
@@ -127,7 +129,7 @@ class Hdf5Target:
         with storage_errors(label, "cannot be read"), open(self.address.file, "rb") as file:
             if not is_hdf5(file):
                 raise AddressError(f"{label}: {self.address.file} is there and is not an HDF5 file")
-        with open_hdf5(self.address.file, label) as file:
+        with open_hdf5(self.address.file, label, to_change=True) as file:
             with storage_errors(label, "cannot be read"):
                 check_dataset(file, self.address, overwrite=self.overwrite, append=self.append)
                 # HDF5 does not shrink a file: alone in it, a dataset made again and again would make it grow.
@@ -137,7 +139,8 @@ class Hdf5Target:
     def _create(
         self, file: h5py.File, shape: tuple[int, ...], dtype: DType, keywords: Mapping[str, Any]
     ) -> h5py.Dataset:
-        path = self.address.dataset
+        # HDF5 takes no empty names: "/p//q/" is "p/q".
+        path = "/".join(part for part in (self.address.dataset or "").split("/") if part not in ("", "."))
         if file.get(path, getlink=True) is not None:
             del file[path]
         stored = h5py.Datatype(bfloat16_type()) if is_bfloat16(dtype) else dtype.newbyteorder("<")
@@ -151,9 +154,19 @@ class _Hdf5Sink(OrderedSink):
     def __init__(self, dataset: h5py.Dataset, run: Run, shape: tuple[int, ...], dtype: DType) -> None:
         super().__init__(shape, dtype)
         self._dataset = dataset.id
+        self._chunk_rows = dataset.chunks[0] if dataset.chunks else 1
         self._run = run
 
     def _write(self, start: int, block: Array) -> None:
+        # In pieces of whole chunks, between which an interrupt is heard: compressing takes its time.
+        rows = max(_PIECE_BYTES // (block.nbytes // len(block)) // self._chunk_rows, 1) * self._chunk_rows
+        first = start
+        while first < start + len(block):
+            last = min(first - first % self._chunk_rows + rows, start + len(block))
+            self._write_piece(first, block[first - start : last - start])
+            first = last
+
+    def _write_piece(self, start: int, block: Array) -> None:
         memory = h5s.create_simple(block.shape)
         selection = self._dataset.get_space()
         selection.select_hyperslab((start, *(0 for _ in block.shape[1:])), block.shape)

@@ -483,8 +483,9 @@ def test_the_bits_do_not_depend_on_where_memory_lies(job: Job) -> None:
     assert len(results) == 1
 
 
-def test_calls_at_the_same_time_do_not_disturb_each_other() -> None:
+def test_calls_at_the_same_time_do_not_disturb_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first to end leaves the other its one BLAS thread; the last gives the caller's threads back."""
+    monkeypatch.setattr("convgrad.execution.SMALL", 0)
     job = BY_NAME["plain"]
     first, second = job.operands("float64")
     plan = job.plan("float64")

@@ -185,7 +185,7 @@ def _plan_and_run(
         reporter.planned(operation.verb, plan, shown, needed)
         return
     check_memory(needed)
-    attributes = _attributes(plan, operation, sizes, options, shown)
+    attributes = _attributes(plan, operation, sizes, options, shown) if target.keeps_attributes else {}
     gc.enable()  # everything is imported: from here on there may be garbage
     with (
         unwinding(),
@@ -228,7 +228,7 @@ def _attributes(
     addresses: Addresses,
 ) -> dict[str, str]:
     """Return what an HDF5 result says of its origin. No time stamp: the same job says the same."""
-    import json  # most results are .npy, and tables do without it
+    import json  # most results are .npy, which has no attributes
 
     reading = {"as": options.as_dtype, "cast": options.cast, "reverse_axes": options.reverse_axes}
     used = {name: value for name, value in reading.items() if value}

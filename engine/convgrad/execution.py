@@ -23,6 +23,8 @@ from .layout import as_nhwc
 from .plan import Plan
 from .slabs import slabs
 
+#: Multiply-adds up to which looking for BLAS's threads would take longer than the job.
+SMALL = 2**14
 #: Called with (blocks done, blocks in all) after each block.
 Progress = Callable[[int, int], None]
 
@@ -61,8 +63,8 @@ def execute(plan: Plan, first: Source, second: Source, out: Sink, progress: Prog
     """
     run = _transpose if plan.operation == "conv2d_transpose" else _filter_grad
     report = _counted(plan.block_count, progress)
-    # Only matrix products are BLAS's.
-    threads = one_blas_thread if run is _transpose else nullcontext
+    # Only matrix products are BLAS's, and none is worth a second thread to it in a job this small.
+    threads = one_blas_thread if run is _transpose and plan.multiply_adds > SMALL else nullcontext
     with threads(), np.errstate(all="ignore"):
         run(plan, first, second, out, report)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias
 
 if TYPE_CHECKING:  # importing this module costs no NumPy
     import numpy as np
@@ -73,7 +73,11 @@ class Target(Protocol):
     ----------
     streams : bool
         Whether it is a pipe or a device, written as it comes and not taken back.
+    keeps_attributes : bool
+        Whether the format has a place for attributes.
     """
+
+    keeps_attributes: ClassVar[bool]
 
     @property
     def streams(self) -> bool:

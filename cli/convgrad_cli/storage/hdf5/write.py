@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import h5py
 from h5py import h5s
@@ -49,6 +49,8 @@ class Hdf5Target:
     options : Hdf5Options
         Layout of the dataset.
     """
+
+    keeps_attributes: ClassVar[bool] = True
 
     address: Address
     overwrite: bool

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, ClassVar
 
 import numpy as np
 
@@ -35,6 +35,8 @@ class NpyTarget:
     overwrite : bool
         Whether a file that is there may be replaced.
     """
+
+    keeps_attributes: ClassVar[bool] = False
 
     address: Address
     overwrite: bool

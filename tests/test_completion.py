@@ -213,3 +213,8 @@ def test_bash_quotes_names_with_spaces(bash: Bash) -> None:
 def test_bash_keeps_what_was_typed(bash: Bash, typed: str, word: str) -> None:
     """In quotes (which bash closes), after an escaped colon, after an equals sign: the rest is put in."""
     assert bash.send(f"convgrad transpose {typed}")[1] == word
+
+
+def test_zsh_goes_on_into_a_group() -> None:
+    """Its script adds no space to what has no description, which groups are."""
+    assert "compadd -S '' -U" in call(env={"_CONVGRAD_COMPLETE": "zsh_source"}).stdout

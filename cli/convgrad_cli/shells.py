@@ -101,6 +101,9 @@ class LineComplete(BashComplete):
 class ColonComplete(ZshComplete):
     """zsh, with colons escaped where it splits at them: only newer versions of click do that themselves."""
 
+    # What has no description is a group, which the user will go on into: no space after it.
+    source_template = ZshComplete.source_template.replace("compadd -U", "compadd -S '' -U")
+
     def format_completion(self, item: CompletionItem) -> str:
         """Return kind, value and description, a line each; `_` stands for no description."""
         value = item.value.replace(":", r"\:") if item.help else item.value

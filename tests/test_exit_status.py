@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import os
@@ -439,3 +440,28 @@ def test_a_single_colon_is_explained() -> None:
     done = call("transpose", "net.h5:/x", "w.npy", "-n")
     done.refused(1, "net.h5:/x")
     assert "net.h5::/x" in done.hint
+
+
+def test_a_signal_whose_exception_is_swallowed() -> None:
+    """Weak references' callbacks swallow exceptions: the signal is heard at the next block."""
+    from convgrad_cli import interrupts
+
+    with interrupts.unwinding():
+        with contextlib.suppress(interrupts.Unwound):
+            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)  # not the first any more
+        with pytest.raises(interrupts.Unwound) as caught:
+            interrupts.check()
+        assert caught.value.status == interrupts.signalled() == 143
+
+
+def test_a_signal_during_an_import_waits_for_the_next_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    from convgrad_cli import interrupts
+
+    Path("imported_here.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
+    monkeypatch.syspath_prepend(str(Path().resolve()))
+    with interrupts.unwinding():
+        import imported_here  # noqa: F401
+
+        with pytest.raises(interrupts.Unwound):
+            interrupts.check()

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import click
 
+from .interrupts import signalled
 from .process import FAILED, INTERRUPTED, USAGE, Process
 from .text import printable
 
@@ -72,6 +73,8 @@ def run(args: list[str], process: Process) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:
+        if (status := signalled()) is not None:  # what became of it on the way is of no interest
+            return status
         if process.debug:
             import traceback
 

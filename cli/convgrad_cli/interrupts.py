@@ -1,7 +1,9 @@
 """Ctrl-C, SIGTERM and SIGHUP: leave at once while there is nothing to clean up, unwind while there is.
 
-Importing NumPy takes a tenth of a second, in which an exception would surface as a traceback from anywhere,
-or be swallowed. Only around a half-written output is it worth raising one.
+Importing NumPy takes a tenth of a second, in which an exception would surface as a traceback from anywhere.
+Only around a half-written output is it worth raising one. Python swallows exceptions in some places, such as
+weak references' callbacks, or code turns them into others: so a signal is remembered, and asked for between
+blocks.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import Any
 
 from .process import HUNG_UP, INTERRUPTED, TERMINATED
 
+_signalled: list[int] = []
 _STATUS = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED, signal.SIGHUP: HUNG_UP}
 
 
@@ -31,14 +34,40 @@ def _leave(signum: int, frame: FrameType | None) -> None:
 
 
 def _unwind(signum: int, frame: FrameType | None) -> None:
-    # Another signal would interrupt the cleaning up, which is short.
-    for number in _STATUS:
-        signal.signal(number, signal.SIG_IGN)
-    raise Unwound(_STATUS[signal.Signals(signum)])
+    # Once only: another one would interrupt the cleaning up, which is short.
+    if not _signalled:
+        _signalled.append(_STATUS[signal.Signals(signum)])
+        if not _importing(frame):
+            check()
+
+
+def _importing(frame: FrameType | None) -> bool:
+    """Whether the import system is at work in `frame` or above: it swallows exceptions, and complains."""
+    while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    return frame is not None
+
+
+def signalled() -> int | None:
+    """Return what to exit with because of a signal, if one has come."""
+    return _signalled[0] if _signalled else None
+
+
+def check() -> None:
+    """Raise for a signal that has come, also if an exception has been raised for it and was lost.
+
+    Raises
+    ------
+    Unwound
+        If there was one.
+    """
+    if _signalled:
+        raise Unwound(_signalled[0])
 
 
 @contextlib.contextmanager
 def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    _signalled.clear()
     before: dict[signal.Signals, Any] = {}
     for number in _STATUS:
         # A shell without job control has background jobs ignore Ctrl-C, and nohup means it.

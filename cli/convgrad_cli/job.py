@@ -26,7 +26,7 @@ from convgrad import (
 
 from .checksum import Checksummed
 from .errors import AddressError, StorageError
-from .interrupts import unwinding
+from .interrupts import check, unwinding
 from .memory import check_memory, needed_bytes
 from .operands import Operand, open_operands
 from .process import Process
@@ -193,7 +193,13 @@ def _plan_and_run(
         Progress(enabled=not reporter.quiet) as progress,
     ):
         checksummed = Checksummed(sink, wanted=not reporter.silent)
-        execute(plan, *operands, checksummed, progress.update)
+
+        def after_block(done: int, total: int) -> None:
+            check()
+            progress.update(done, total)
+
+        execute(plan, *operands, checksummed, after_block)
+        check()
     seconds = time.perf_counter() - started
     reporter.done(operation.verb, plan, shown, needed, checksummed.summary, seconds)
 

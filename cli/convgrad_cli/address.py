@@ -28,6 +28,11 @@ class Address(NamedTuple):
         return self.file if self.dataset is None else f"{self.file}{SEPARATOR}{self.dataset}"
 
     @property
+    def parts(self) -> list[str]:
+        """Names on the way to the dataset; HDF5 takes `/p//q/` for `p/q`."""
+        return [part for part in (self.dataset or "").split("/") if part not in ("", ".")]
+
+    @property
     def is_pipe(self) -> bool:
         """Whether this is `-`: standard input or standard output."""
         return self.file == "-" and self.dataset is None

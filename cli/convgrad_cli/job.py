@@ -143,7 +143,8 @@ def run(
     )
     named = {**dict(zip(operation.roles, addresses, strict=True)), "output": output}
     try:
-        _check_streams(named, process)
+        # A dry run leaves standard output to its tables.
+        _check_streams({**named, "output": None} if options.dry_run else named, process)
         target = None
         if output is not None:
             target = open_target(

@@ -27,7 +27,7 @@ class SizesType(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # gen
     name = "sizes"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the value as integers, a word or lists; fail with a usage error."""
+        """Return the value as integers; fail with a usage error."""
         if not isinstance(value, str):
             return value
         words = re.split(r"[,x]", value)

@@ -81,9 +81,7 @@ def _listing(group: h5py.Group, address: Address, what: str) -> AddressError:
 def _why_not_found(file: h5py.File, address: Address) -> ConvgradError:
     """Walk down the path as far as it goes; the first part that does not open is the reason."""
     item: h5py.HLObject = file
-    for part in (address.dataset or "").split("/"):
-        if part in ("", "."):
-            continue
+    for part in address.parts:
         if not isinstance(item, h5py.Group):
             return AddressError(f"{address}: {item.name} is a dataset, nothing can be below it")
         try:

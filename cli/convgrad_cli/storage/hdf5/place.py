@@ -32,7 +32,7 @@ def check_dataset(file: h5py.File, address: Address, *, overwrite: bool, append:
             f"{address}: {address.file} exists already",
             hint="--append adds the dataset; --overwrite replaces it, and all else in the file stays",
         )
-    parts = [part for part in (address.dataset or "").split("/") if part not in ("", ".")]
+    parts = address.parts
     if not parts:
         raise AddressError(f"{address}: names a group, expected a dataset")
     group: h5py.Group = file
@@ -61,7 +61,7 @@ def is_all_there_is(file: h5py.File, address: Address) -> bool:
     item: h5py.HLObject | None = file
     if file.userblock_size:
         return False
-    for part in [part for part in (address.dataset or "").split("/") if part not in ("", ".")]:
+    for part in address.parts:
         if not isinstance(item, h5py.Group) or len(item) != 1 or len(item.attrs):
             return False
         if not isinstance(_link(item, part), h5py.HardLink):

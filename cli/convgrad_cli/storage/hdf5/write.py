@@ -141,8 +141,7 @@ class Hdf5Target:
     def _create(
         self, file: h5py.File, shape: tuple[int, ...], dtype: DType, keywords: Mapping[str, Any]
     ) -> h5py.Dataset:
-        # HDF5 takes no empty names: "/p//q/" is "p/q".
-        path = "/".join(part for part in (self.address.dataset or "").split("/") if part not in ("", "."))
+        path = "/".join(self.address.parts)  # HDF5 creates nothing under an empty name
         if file.get(path, getlink=True) is not None:
             del file[path]
         stored = h5py.Datatype(bfloat16_type()) if is_bfloat16(dtype) else dtype.newbyteorder("<")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,11 @@ import pytest
 import threadpoolctl
 
 import convgrad
+import cuts
 import reference
 from assertions import assert_matches, dtype_of
 from convgrad import Plan, execute, slabs
-from convgrad import plan as plan_module
+from convgrad.blocks import BlockSizes
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,11 @@ class Job:
         assert self.sizes is not None
         return convgrad.plan_depthwise_conv2d_backprop_filter(first, self.sizes, second, **self.options)
 
-    def run(self, dtype: str = "float64", first: Any = None, second: Any = None) -> np.ndarray:
+    def run(
+        self, dtype: str = "float64", first: Any = None, second: Any = None, plan: Plan | None = None
+    ) -> np.ndarray:
         one, other = self.operands(dtype)
-        plan = self.plan(dtype)
+        plan = plan or self.plan(dtype)
         out = np.full(plan.output.shape, 7, plan.output.dtype)
         execute(plan, one if first is None else first, other if second is None else second, out)
         return out
@@ -103,9 +106,23 @@ either_job = pytest.mark.parametrize("job", PAIR, ids=str)
 
 
 @pytest.fixture
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_blocks() -> Iterator[None]:
     """Even a small job takes several blocks of images, rows, columns and channels."""
-    monkeypatch.setattr(plan_module, "BLOCK_ELEMENTS", 30)
+    with cuts.every_plan_cut(cuts.FEW):
+        yield
+
+
+@pytest.fixture
+def tiny_blocks() -> Iterator[None]:
+    """One block for each position and channel."""
+    with cuts.every_plan_cut(cuts.ONES):
+        yield
+
+
+@pytest.fixture
+def blocks_of_one_image() -> Iterator[None]:
+    with cuts.every_plan_cut(cuts.CUTS["images"]):
+        yield
 
 
 class Source:
@@ -155,15 +172,15 @@ def joined(ranges: list[range]) -> list[int]:
 
 
 @every_job
-@pytest.mark.parametrize("elements", [1, 5, 40, 300, 2**18])
+@pytest.mark.parametrize("sizes", cuts.CUTS.values(), ids=cuts.CUTS)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_any_blocks_give_the_result(
-    job: Job, elements: int, dtype: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plan_module, "BLOCK_ELEMENTS", elements)
-    if elements <= 5:
-        assert job.plan(dtype).block_count > 8
-    assert_matches(job.run(dtype), *job.expected(dtype), dtype_of(dtype))
+def test_any_blocks_give_the_result(job: Job, sizes: BlockSizes | None, dtype: str) -> None:
+    """Whatever kernel computes them."""
+    for strategy in job.plan(dtype).strategies:
+        plan = cuts.cut(job.plan(dtype).using(strategy), sizes)
+        if sizes in (cuts.ONES, cuts.FEW):
+            assert plan.block_count > (8 if sizes == cuts.ONES else 1)
+        assert_matches(job.run(dtype, plan=plan), *job.expected(dtype), dtype_of(dtype))
 
 
 @every_job
@@ -174,18 +191,18 @@ def test_blocks_are_added_before_they_are_rounded(job: Job, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_ones_over_thousands_of_blocks(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("tiny_blocks")
+def test_ones_over_thousands_of_blocks(dtype: str) -> None:
     """One block for each pixel of each image: a partial sum in the dtype itself would stall."""
-    monkeypatch.setattr(plan_module, "BLOCK_ELEMENTS", 1)
     ones = np.ones((30, 10, 10, 1), dtype_of(dtype))
     result = convgrad.depthwise_conv2d_backprop_filter(ones, (1, 1), ones)
     assert float(result.item()) == float(dtype_of(dtype).type(3000))
 
 
 @pytest.mark.parametrize("first", [0, 1500, 2999])
-def test_thousands_of_blocks_are_added_without_loss(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("tiny_blocks")
+def test_thousands_of_blocks_are_added_without_loss(first: int) -> None:
     """A running float64 sum drops each 1e-16 beside 1; together they are 30 times what is allowed."""
-    monkeypatch.setattr(plan_module, "BLOCK_ELEMENTS", 1)
     x = np.full((30, 10, 10, 1), 1e-16)
     x.reshape(-1)[first] = 1
     result = convgrad.depthwise_conv2d_backprop_filter(x, (1, 1), np.ones_like(x))
@@ -194,9 +211,12 @@ def test_thousands_of_blocks_are_added_without_loss(first: int, monkeypatch: pyt
 
 
 @every_job
-@pytest.mark.usefixtures("small_blocks")
-def test_non_finite_values_stay_in_their_sums_across_blocks(job: Job) -> None:
-    first, second = job.operands("float64")
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+@pytest.mark.parametrize("sizes", [cuts.FEW, None], ids=["small-blocks", "own-blocks"])
+def test_non_finite_values_stay_in_their_sums_across_blocks(
+    job: Job, dtype: str, sizes: BlockSizes | None
+) -> None:
+    first, second = job.operands(dtype)
     first.reshape(-1)[[0, first.size // 2]] = np.nan, np.inf
     second.reshape(-1)[-1] = -np.inf
     if job.transpose:
@@ -204,23 +224,27 @@ def test_non_finite_values_stay_in_their_sums_across_blocks(job: Job) -> None:
     else:
         assert job.sizes is not None
         expected = reference.filter_grad(first, job.sizes, second, **job.options)
-    assert_matches(job.run(first=first, second=second), *expected, np.float64)
+    for strategy in job.plan(dtype).strategies:
+        plan = cuts.cut(job.plan(dtype).using(strategy), sizes)
+        assert_matches(job.run(dtype, first, second, plan), *expected, dtype_of(dtype))
 
 
 # Slabs.
 
 
 @every_job
-@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
-@pytest.mark.parametrize("blocks", [30, 2**18], ids=["small-blocks", "large-blocks"])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+@pytest.mark.parametrize("sizes", [cuts.FEW, None], ids=["small-blocks", "own-blocks"])
 def test_the_bits_do_not_depend_on_slabs(
-    job: Job, dtype: str, blocks: int, monkeypatch: pytest.MonkeyPatch
+    job: Job, dtype: str, sizes: BlockSizes | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan_module, "BLOCK_ELEMENTS", blocks)
-    whole = job.run(dtype)
-    for slab in (1, 300, 2000, 10**5):
-        monkeypatch.setattr(slabs, "SLAB_BYTES", slab)
-        assert job.run(dtype).tobytes() == whole.tobytes()
+    for strategy in job.plan(dtype).strategies:
+        plan = cuts.cut(job.plan(dtype).using(strategy), sizes)
+        monkeypatch.setattr(slabs, "SLAB_BYTES", 2**28)
+        whole = job.run(dtype, plan=plan)
+        for slab in (1, 300, 2000, 10**5):
+            monkeypatch.setattr(slabs, "SLAB_BYTES", slab)
+            assert job.run(dtype, plan=plan).tobytes() == whole.tobytes()
 
 
 @every_job
@@ -241,9 +265,9 @@ def test_sources_are_read_once_in_order(job: Job, slab: int, monkeypatch: pytest
 
 @pytest.mark.parametrize("chunk", [2, 3, 4, 7, 25])
 @either_job
+@pytest.mark.usefixtures("blocks_of_one_image")
 def test_slabs_begin_where_chunks_do(job: Job, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as a chunk is not four times a slab; else a chunk is read several times."""
-    monkeypatch.setattr(plan_module, "BLOCK_ELEMENTS", 1)  # blocks of one image
     second = job.second if job.transpose else (60, *job.second[1:])
     long = Job(job.name, (60, *job.first[1:]), second, job.sizes, job.options)
     plan = long.plan("float64")
@@ -346,10 +370,10 @@ def test_a_sink_is_written_once_in_order(
     assert sink.array.tobytes() == job.run(dtype).tobytes()
 
 
+@pytest.mark.usefixtures("tiny_blocks")
 def test_a_slab_is_written_before_the_next_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Results do not pile up in memory."""
     monkeypatch.setattr(slabs, "SLAB_BYTES", 1)
-    monkeypatch.setattr(plan_module, "BLOCK_ELEMENTS", 1)
     job = BY_NAME["plain"]
     plan = job.plan("float64")
     sink = Sink(plan)
@@ -392,7 +416,7 @@ def test_nothing_to_sum(first: Any, second: Any, sizes: Any) -> None:
     job = Job("filter-grad" if sizes else "transpose", first, second, sizes)
     plan = job.plan("float32")
     sink, calls = Sink(plan), []
-    execute(plan, *job.operands("float32"), sink, lambda done, total: calls.append((done, total)))
+    execute(plan, *job.operands("float32"), sink, lambda done, total: calls.append((done, total)), threads=1)
     assert joined(sink.writes) == list(range(plan.output.shape[0]))
     assert (sink.array == 0).all()
     assert (job.run("float32") == 0).all()
@@ -408,22 +432,56 @@ def test_progress_counts_every_block(job: Job) -> None:
     plan = job.plan("float32")
     calls: list[tuple[int, int]] = []
     out = np.empty(plan.output.shape, plan.output.dtype)
-    execute(plan, *job.operands("float32"), out, lambda done, total: calls.append((done, total)))
+    execute(plan, *job.operands("float32"), out, lambda done, total: calls.append((done, total)), threads=1)
     assert calls == [(done, plan.block_count) for done in range(1, plan.block_count + 1)]
     assert len(calls) > 1
+
+
+@every_job
+@pytest.mark.parametrize("slab", [1, 2**28])
+@pytest.mark.usefixtures("small_blocks")
+def test_progress_of_several_threads_ends_with_all(
+    job: Job, slab: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numbers may be skipped, but never go back, and the last one is there."""
+    monkeypatch.setattr(slabs, "SLAB_BYTES", slab)
+    plan = long(job.plan("float32"))
+    calls: list[tuple[int, int]] = []
+    callers: set[int] = set()
+
+    def progress(done: int, total: int) -> None:
+        calls.append((done, total))
+        callers.add(threading.get_ident())
+
+    out = np.empty(plan.output.shape, plan.output.dtype)
+    execute(plan, *job.operands("float32"), out, progress, threads=3)
+    done = [number for number, _ in calls]
+    assert done == sorted(set(done))
+    assert done[0] >= 1
+    assert calls[-1] == (plan.block_count, plan.block_count)
+    assert {total for _, total in calls} == {plan.block_count}
+    assert callers == {threading.get_ident()}
+
+
+def long(plan: Plan) -> Plan:
+    """The plan as if its job took long: a brief one is not worth a second thread."""
+    return replace(plan, seconds=1.0)
 
 
 def blas_threads() -> list[int]:
     return [info["num_threads"] for info in threadpoolctl.threadpool_info() if info["user_api"] == "blas"]
 
 
+@pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("where", ["source", "sink", "progress"])
 @either_job
 @pytest.mark.usefixtures("small_blocks")
-def test_a_failure_half_way_passes_through(job: Job, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it was raised, with the BLAS threads and the error state as they were."""
+def test_a_failure_half_way_passes_through(
+    job: Job, where: str, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it was raised, with the BLAS threads and the error state as they were, and no thread left."""
     monkeypatch.setattr(slabs, "SLAB_BYTES", 1)
-    plan = job.plan("float32")
+    plan = long(job.plan("float32"))
     first, second = job.operands("float32")
     sink = Sink(plan)
 
@@ -438,16 +496,17 @@ def test_a_failure_half_way_passes_through(job: Job, where: str, monkeypatch: py
             raise KeyboardInterrupt
 
     def stop(done: int, total: int) -> None:
-        if done == 2:
+        if done >= 2:
             raise KeyboardInterrupt
 
     source: Any = Failing(first) if where == "source" else first
     target: Any = Full(plan) if where == "sink" else sink
     with threadpoolctl.threadpool_limits(2, "blas"), np.errstate(all="raise"):
-        before = blas_threads(), np.geterr()
+        before, running = (blas_threads(), np.geterr()), threading.active_count()
         with pytest.raises(KeyboardInterrupt):
-            execute(plan, source, second, target, stop if where == "progress" else None)
+            execute(plan, source, second, target, stop if where == "progress" else None, threads=threads)
         assert (blas_threads(), np.geterr()) == before
+    assert threading.active_count() == running
     assert joined(sink.writes) == list(range(len(joined(sink.writes))))
     assert len(sink.writes) < plan.output.shape[0]
 
@@ -461,26 +520,52 @@ LARGE = [
 ]
 
 
-@pytest.mark.parametrize("job", LARGE, ids=str)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_the_bits_do_not_depend_on_blas_threads(job: Job, dtype: str) -> None:
+large_jobs = pytest.mark.parametrize(
+    ("job", "dtype", "strategy"),
+    [
+        pytest.param(job, dtype, strategy, id=f"{job}-{dtype}-{strategy}")
+        for job in LARGE
+        for dtype in ("float32", "float64")
+        for strategy in job.plan(dtype).strategies
+    ],
+)
+
+
+@large_jobs
+def test_the_bits_do_not_depend_on_blas_threads(job: Job, dtype: str, strategy: str) -> None:
     results = []
+    plan = job.plan(dtype).using(strategy)
     for threads in (1, 2, 1):
         with threadpoolctl.threadpool_limits(threads, "blas"):
             before = blas_threads()
-            results.append(job.run(dtype).tobytes())
+            results.append(job.run(dtype, plan=plan).tobytes())
             assert blas_threads() == before
     assert len(set(results)) == 1
 
 
-@pytest.mark.parametrize("job", LARGE, ids=str)
-def test_the_bits_do_not_depend_on_where_memory_lies(job: Job) -> None:
-    """Scratch of other sizes in between moves the next call's arrays."""
+@large_jobs
+def test_the_bits_do_not_depend_on_where_memory_lies(job: Job, dtype: str, strategy: str) -> None:
+    """Arrays of other sizes in between move the next call's."""
     kept, results = [], set()
+    plan = job.plan(dtype).using(strategy)
     for size in (8, 24, 1000, 4096, 70_000):
         kept.append(np.empty(size, np.uint8))
-        results.add(job.run().tobytes())
+        results.add(job.run(dtype, plan=plan).tobytes())
     assert len(results) == 1
+
+
+@every_job
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_bits_do_not_depend_on_threads(job: Job, dtype: str) -> None:
+    first, second = job.operands(dtype)
+    for strategy in job.plan(dtype).strategies:
+        plan = long(cuts.cut(job.plan(dtype).using(strategy), cuts.FEW))
+        results = set()
+        for threads in (1, 2, 5):
+            out = np.full(plan.output.shape, 7, plan.output.dtype)
+            execute(plan, first, second, out, threads=threads)
+            results.add(out.tobytes())
+        assert len(results) == 1
 
 
 def test_calls_at_the_same_time_do_not_disturb_each_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ PATCHED = """
 import sys
 import convgrad_cli.job
 from convgrad_cli.main import main
-def execute(*_):
+def execute(*_, **__):
     raise {error}
 convgrad_cli.job.execute = execute
 main(sys.argv[1:])
@@ -48,7 +48,7 @@ def files() -> list[str]:
 def failing(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Completed]:
     """The command, with this error in the middle of the computation."""
 
-    def execute(*_: object) -> None:
+    def execute(*_: object, **__: object) -> None:
         raise error
 
     monkeypatch.setattr("convgrad_cli.job.execute", execute)

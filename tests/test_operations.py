@@ -14,10 +14,12 @@ import numpy as np
 import pytest
 
 import convgrad
+import cuts
 import reference
 from assertions import BFLOAT16, assert_matches, dtype_of
 from convgrad import conv2d_transpose
 from convgrad import depthwise_conv2d_backprop_filter as filter_grad
+from convgrad.blocks import BlockSizes
 
 DTYPES = ["float16", "bfloat16", "float32", "float64"]
 every_dtype = pytest.mark.parametrize("dtype", DTYPES)
@@ -84,6 +86,8 @@ def test_arguments_are_named_and_ordered_as_in_tensorflow() -> None:
         "data_format",
         "dilations",
         "out",
+        "fast",
+        "threads",
     ]
     assert list(inspect.signature(filter_grad).parameters) == [
         "input",
@@ -94,6 +98,7 @@ def test_arguments_are_named_and_ordered_as_in_tensorflow() -> None:
         "data_format",
         "dilations",
         "out",
+        "threads",
     ]
 
 
@@ -107,9 +112,12 @@ def test_arguments_are_named_and_ordered_as_in_tensorflow() -> None:
 )
 def test_plans_take_what_the_operations_take(plan: Callable[..., Any], compute: Callable[..., Any]) -> None:
     planned, computed = inspect.signature(plan).parameters, inspect.signature(compute).parameters
-    assert list(planned) == [name for name in computed if name != "out"]
+    assert list(planned) == [name for name in computed if name not in ("out", "threads")]
     assert [p.default for p in planned.values()] == [computed[name].default for name in planned]
-    assert computed["out"].kind is inspect.Parameter.KEYWORD_ONLY
+    own = computed.keys() - {"fast", *list(computed)[:7]}
+    assert own == {"out", "threads"}
+    for parameter in list(computed.values())[7:] + list(planned.values())[7:]:
+        assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
 
 
 def test_positional_calls() -> None:
@@ -364,14 +372,13 @@ def test_what_lies_between_a_strided_out_is_kept(operation: Operation) -> None:
     assert (outside == 7).all()
 
 
-@pytest.mark.parametrize("blocks", ["one", "many"])
+@pytest.mark.parametrize("sizes", [None, cuts.FEW], ids=["one-block", "many-blocks"])
 @every_dtype
-def test_out_may_be_the_input(dtype: str, blocks: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if blocks == "many":
-        monkeypatch.setattr("convgrad.plan.BLOCK_ELEMENTS", 30)
+def test_out_may_be_the_input(dtype: str, sizes: BlockSizes | None) -> None:
     x, w = OPERATIONS[0].operands(dtype)
-    expected = conv2d_transpose(x, w)
-    assert conv2d_transpose(x, w, out=x) is x
+    with cuts.every_plan_cut(sizes):
+        expected = conv2d_transpose(x, w)
+        assert conv2d_transpose(x, w, out=x) is x
     assert x.tobytes() == expected.tobytes()
 
 

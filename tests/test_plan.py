@@ -12,25 +12,18 @@ import numpy as np
 import pytest
 
 import convgrad
+import cuts
 from assertions import dtype_of
 from convgrad import Block, Plan, TensorSpec, slabs
-from convgrad import plan as plan_module
+from convgrad.blocks import BlockSizes
+from extremes import EVERY_KERNEL, EXTREME, filter_grad, transpose
 
-#: Elements of float64 that one array of a block may hold, as the plan promises; a few of them are held.
-LIMIT = plan_module.BLOCK_ELEMENTS
-FEW = 4
+#: Elements that one array of a block may hold, and that a block of the chosen kernel is worth having for.
+MOST, WORTH = 2**22, 2**18
 
 
 def spec(*shape: int, dtype: str = "float32") -> TensorSpec:
     return TensorSpec(shape, dtype_of(dtype))
-
-
-def transpose(input: tuple[int, ...], filters: tuple[int, ...], *sizes: Any, **options: Any) -> Plan:
-    return convgrad.plan_conv2d_transpose(spec(*input), spec(*filters), *sizes, **options)
-
-
-def filter_grad(input: tuple[int, ...], sizes: Any, gradient: tuple[int, ...], **options: Any) -> Plan:
-    return convgrad.plan_depthwise_conv2d_backprop_filter(spec(*input), sizes, spec(*gradient), **options)
 
 
 PLANS = {
@@ -141,7 +134,7 @@ def test_numpy_integers_leave_no_trace() -> None:
 @every_plan
 def test_frozen_and_comparable(plan: Plan) -> None:
     block = next(plan.blocks(plan.image_ranges()[0]))
-    parts = (plan, plan.height, plan.output, plan.block_sizes, plan.report, block)
+    parts = (plan, plan.problem, plan.height, plan.output, plan.block_sizes, plan.report, block)
     for part in parts:
         name = dataclasses.fields(part)[0].name
         with pytest.raises(dataclasses.FrozenInstanceError):
@@ -176,7 +169,7 @@ def test_the_same_request_gives_the_same_plan() -> None:
 
 # What the blocks cover.
 
-#: Small jobs that are cut into many blocks when a block may hold few elements.
+#: Small jobs.
 COVERED = {
     "transpose": lambda: transpose((5, 4, 7, 2), (3, 3, 2, 2), strides=2),
     "transpose-one-row": lambda: transpose((2, 1, 60, 1), (1, 5, 1, 1)),
@@ -192,81 +185,113 @@ COVERED = {
         (3, 4, 9, 9), (2, 2), (3, 8, 7, 7), dilations=2, padding="VALID", data_format="NCHW"
     ),
 }  # fmt: skip
-small_blocks = pytest.mark.parametrize("elements", [1, 7, 64, 300, LIMIT])
+any_cut = pytest.mark.parametrize("sizes", cuts.CUTS.values(), ids=cuts.CUTS)
 
 
 def all_blocks(plan: Plan) -> list[Block]:
     return [block for images in plan.image_ranges() for block in plan.blocks(images)]
 
 
-@small_blocks
+@any_cut
 @pytest.mark.parametrize("make", COVERED.values(), ids=COVERED)
-def test_blocks_cover_the_job_once(make: Any, elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_module, "BLOCK_ELEMENTS", elements)
-    plan = make()
-    blocks = all_blocks(plan)
-    assert plan.block_count == len(blocks)
-    ranges = plan.image_ranges()
-    assert [image for images in ranges for image in images] == list(range(plan.batch))
-    if plan.operation == "conv2d_transpose":
-        covered = np.zeros((plan.batch, plan.height.wide, plan.width.wide), int)
-        for block in blocks:
-            assert block.channels == range(plan.channels)
-            covered[np.ix_(block.images, block.rows, block.columns)] += 1
-    else:
-        covered = np.zeros((plan.batch, plan.height.narrow, plan.width.narrow, plan.channels), int)
+def test_blocks_cover_the_job_once(make: Any, sizes: BlockSizes | None) -> None:
+    for strategy in make().strategies:
+        plan = cuts.cut(make().using(strategy), sizes)
+        blocks = all_blocks(plan)
+        assert plan.block_count == len(blocks)
+        ranges = plan.image_ranges()
+        assert [image for images in ranges for image in images] == list(range(plan.batch))
+        if plan.operation == "conv2d_transpose":
+            shape = plan.batch, plan.height.wide, plan.width.wide, plan.outputs
+        else:
+            shape = plan.batch, plan.height.narrow, plan.width.narrow, plan.channels
+        covered = np.zeros(shape, int)
         for block in blocks:
             covered[np.ix_(block.images, block.rows, block.columns, block.channels)] += 1
-    assert (covered == 1).all()
-    sizes = plan.block_sizes
-    for block in blocks:
-        assert 1 <= len(block.images) <= sizes.images
-        assert 1 <= len(block.rows) <= sizes.rows
-        assert 1 <= len(block.columns) <= sizes.columns
-        assert 1 <= len(block.channels) <= sizes.channels
+        assert (covered == 1).all()
+        most = plan.block_sizes
+        for block in blocks:
+            assert 1 <= len(block.images) <= most.images
+            assert 1 <= len(block.rows) <= most.rows
+            assert 1 <= len(block.columns) <= most.columns
+            assert 1 <= len(block.channels) <= most.channels
 
 
-@small_blocks
+@any_cut
 @pytest.mark.parametrize("make", COVERED.values(), ids=COVERED)
-def test_the_order_of_blocks_is_fixed(make: Any, elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_module, "BLOCK_ELEMENTS", elements)
-    blocks = all_blocks(make())
-    assert blocks == all_blocks(make())
+def test_the_order_of_blocks_is_fixed(make: Any, sizes: BlockSizes | None) -> None:
+    blocks = all_blocks(cuts.cut(make(), sizes))
+    assert blocks == all_blocks(cuts.cut(make(), sizes))
     starts = [(b.images.start, b.rows.start, b.columns.start, b.channels.start) for b in blocks]
     assert starts == sorted(starts)
 
 
+# Kernels.
+
+
+@every_plan
+def test_the_strategy_is_the_one_with_the_least_estimate(plan: Plan) -> None:
+    seconds = {name: plan.using(name).seconds for name in plan.strategies}
+    assert len(seconds) == len(plan.strategies)
+    assert plan.strategy in plan.strategies
+    assert plan.seconds == seconds[plan.strategy] == min(seconds.values())
+    assert plan.using(plan.strategy) == plan
+
+
+@every_plan
+def test_another_strategy_changes_nothing_else(plan: Plan) -> None:
+    for name in plan.strategies:
+        other = plan.using(name)
+        assert other.strategy == name
+        assert name in str(other)
+        assert other.to_dict()["strategy"] == name
+        same = dataclasses.replace(
+            other, strategy=plan.strategy, seconds=plan.seconds, block_sizes=plan.block_sizes
+        )
+        assert same == plan
+
+
+def test_the_general_strategy_comes_first() -> None:
+    """And is the only one in float64 where the others are for float32."""
+    assert {plan.strategies[0] for plan in EXTREME.values()} == {"taps", "sums"}
+    assert {name for plan in EXTREME.values() for name in plan.strategies} > {"taps", "sums"}
+
+
+@every_plan
+@pytest.mark.parametrize("name", ["", "winograd", "TAPS"])
+def test_a_strategy_that_cannot_compute_this_is_refused(plan: Plan, name: str) -> None:
+    with pytest.raises(convgrad.ArgumentError) as caught:
+        plan.using(name)
+    assert all(strategy in caught.value.message for strategy in plan.strategies)
+
+
+def test_a_strategy_of_the_other_operation_is_refused() -> None:
+    for plan, other in ((PLANS["transpose"], "sums"), (PLANS["filter-grad"], "taps")):
+        with pytest.raises(convgrad.ArgumentError):
+            plan.using(other)
+
+
+@every_plan
+def test_a_plan_names_its_problem(plan: Plan) -> None:
+    problem = plan.problem
+    assert (problem.operation, problem.data_format) == (plan.operation, plan.data_format)
+    assert (problem.height, problem.width) == plan.axes
+    assert (problem.batch, problem.channels, problem.outputs) == (plan.batch, plan.channels, plan.outputs)
+    assert problem.dtype == plan.output.dtype
+    assert problem.taps == plan.height.kernel * plan.width.kernel
+    assert problem.multiply_adds == plan.multiply_adds
+
+
+def test_fast_is_remembered_and_allows_no_less() -> None:
+    plain = transpose((1, 32, 32, 64), (3, 3, 64, 64))
+    fast = transpose((1, 32, 32, 64), (3, 3, 64, 64), fast=True)
+    assert (plain.fast, fast.fast) == (False, True)
+    assert set(plain.strategies) <= set(fast.strategies)
+    assert fast.seconds <= plain.seconds
+
+
 # How much a block may hold. None of these jobs is ever allocated.
 
-#: Jobs too large or too lopsided for one block.
-EXTREME = {
-    "square": transpose((8, 512, 512, 64), (3, 3, 64, 64)),
-    "one-huge-row": transpose((1, 1, 10**8, 1), (1, 3, 1, 1)),
-    "one-huge-row-of-channels": transpose((1, 1, 10**6, 64), (1, 3, 64, 64)),
-    "one-huge-row-to-one-channel": transpose((1, 1, 10**6, 64), (1, 3, 1, 64)),
-    "one-huge-row-from-one-channel": transpose((1, 1, 10**6, 1), (1, 3, 64, 1)),
-    "one-huge-column": transpose((1, 10**8, 1, 1), (3, 1, 1, 1)),
-    "huge-channels": transpose((1, 4, 4, 10**5), (3, 3, 8, 10**5)),
-    "huge-channels-wide-row": transpose((1, 1, 1000, 10**5), (1, 3, 1, 10**5)),
-    "huge-outputs": transpose((1, 4, 4, 8), (3, 3, 10**5, 8)),
-    "huge-stride": transpose((1, 10, 10, 8), (3, 3, 8, 8), strides=10**4),
-    "huge-stride-in-height": transpose((1, 10**5, 64, 64), (3, 3, 8, 64), strides=(10**4, 1)),
-    "stride-past-a-small-result": transpose((10**6, 1, 1, 1000), (1, 1, 1, 1000), (1, 1), strides=1000),
-    "huge-dilation": transpose((1, 2000, 2000, 8), (3, 3, 8, 8), dilations=500),
-    "huge-dilation-one-row": transpose((1, 1, 10**7, 1), (1, 3, 1, 1), dilations=10**6, padding="VALID"),
-    "long-kernel": transpose((1, 1, 10**6, 4), (1, 200, 2000, 4), padding="VALID"),
-    "images-of-one-pixel": transpose((10**6, 1, 1, 32), (1, 1, 32, 32)),
-    "images-of-one-pixel-one-channel": transpose((10**6, 1, 1, 1), (3, 3, 1, 1)),
-    "gradient-square": filter_grad((8, 512, 512, 64), (3, 3), (8, 512, 512, 64)),
-    "gradient-one-huge-row": filter_grad((1, 1, 10**8, 1), (1, 3), (1, 1, 10**8, 1)),
-    "gradient-one-huge-row-of-channels": filter_grad((1, 1, 10**6, 64), (1, 3), (1, 1, 10**6, 128)),
-    "gradient-huge-channels": filter_grad((1, 4, 4, 10**6), (3, 3), (1, 4, 4, 10**6)),
-    "gradient-huge-multiplier": filter_grad((1, 4, 4, 2), (3, 3), (1, 4, 4, 10**5)),
-    "gradient-huge-stride": filter_grad((4, 10**6, 10**6, 8), (3, 3), (4, 100, 100, 8), strides=10**4),
-    "gradient-huge-dilation": filter_grad((1, 4000, 4000, 8), (3, 3), (1, 4000, 4000, 8), dilations=500),
-    "gradient-long-kernel": filter_grad((1, 1, 10**6, 4), (1, 5000), (1, 1, 10**6, 4)),
-    "gradient-images-of-one-pixel": filter_grad((10**6, 1, 1, 32), (1, 1), (10**6, 1, 1, 32)),
-}
 every_extreme = pytest.mark.parametrize("plan", EXTREME.values(), ids=EXTREME)
 
 
@@ -278,24 +303,23 @@ def sampled_ranges(whole: int, size: int) -> list[range]:
 
 
 def block_arrays(plan: Plan, rows: range, columns: range) -> dict[str, int]:
-    """Elements of what a block has to have at hand: its result, and what one row of taps reads."""
+    """Elements of what a block has to have at hand: its result, and what one tap reads."""
     sizes = plan.block_sizes
     height, width = plan.axes
     if plan.operation == "conv2d_transpose":
         met_rows = max(len(height.narrow_range(tap, rows)) for tap in range(height.kernel))
-        # All columns under the block, or one tap's at a time.
         met_columns = max(len(width.narrow_range(tap, columns)) for tap in range(width.kernel))
         pixels = sizes.images * met_rows * met_columns
         return {
-            "result": sizes.images * len(rows) * len(columns) * plan.outputs,
+            "result": sizes.images * len(rows) * len(columns) * sizes.channels,
             "operand": pixels * plan.channels,
-            "product": pixels * plan.outputs,
+            "product": pixels * sizes.channels,
         }
     pixels = sizes.images * len(rows) * len(columns)
     return {"operand": pixels * sizes.channels, "product": pixels * sizes.channels * plan.outputs}
 
 
-@every_extreme
+@pytest.mark.parametrize("plan", EVERY_KERNEL.values(), ids=EVERY_KERNEL)
 def test_blocks_are_bounded(plan: Plan) -> None:
     transpose = plan.operation == "conv2d_transpose"
     height = plan.height.wide if transpose else plan.height.narrow
@@ -303,17 +327,17 @@ def test_blocks_are_bounded(plan: Plan) -> None:
     for rows in sampled_ranges(height, plan.block_sizes.rows):
         for columns in sampled_ranges(width, plan.block_sizes.columns):
             held = block_arrays(plan, rows, columns)
-            assert {name: size for name, size in held.items() if size > FEW * LIMIT} == {}
+            assert {name: size for name, size in held.items() if size > MOST} == {}
 
 
 @every_extreme
 def test_blocks_are_not_needlessly_small(plan: Plan) -> None:
-    """A job of n elements is done in about n / BLOCK_ELEMENTS blocks, not one per pixel."""
+    """A job of n elements is done in about n / WORTH blocks, not one per pixel."""
     elements = sum(tensor.elements for tensor in (*plan.operands, plan.output))
     outputs = max(plan.outputs, 1)
     per_pixel = max(plan.channels, outputs)
-    if per_pixel * max(plan.height.kernel, plan.width.kernel) < LIMIT // 4:
-        assert plan.block_count <= 64 * (elements // LIMIT + 1)
+    if per_pixel * max(plan.height.kernel, plan.width.kernel) < WORTH // 4:
+        assert plan.block_count <= 64 * (elements // WORTH + 1)
 
 
 @every_extreme
@@ -322,7 +346,8 @@ def test_block_count_is_known_without_listing(plan: Plan) -> None:
     if plan.block_count < 5000:
         assert plan.block_count == len(all_blocks(plan))
     else:
-        first = list(islice(plan.blocks(plan.image_ranges()[0]), 10))
+        every = (block for images in plan.image_ranges() for block in plan.blocks(images))
+        first = list(islice(every, 10))
         assert len(set(first)) == 10
 
 
@@ -430,9 +455,8 @@ def test_sizes_past_32_bits_are_planned() -> None:
     plan = transpose((1, 2**33, 1, 1), (1, 1, 1, 1), strides=(4, 1))
     assert plan.output.shape == (1, 2**35, 1, 1)
     assert plan.total_bytes == 4 * (2**33 + 1 + 2**35)
-    assert plan.block_count >= 2**35 // LIMIT
-    last = plan.block_count
-    assert last * plan.block_sizes.rows >= 2**35
+    assert plan.block_count >= 2**35 // MOST
+    assert plan.block_count * plan.block_sizes.rows >= 2**35
 
 
 def test_planning_reads_no_data() -> None:

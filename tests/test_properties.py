@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import cuts
 import reference
 from assertions import BFLOAT16, assert_matches, dtype_of
 from convgrad import (
@@ -21,6 +22,7 @@ from convgrad import (
     plan_depthwise_conv2d_backprop_filter,
 )
 from convgrad import depthwise_conv2d_backprop_filter as filter_grad
+from convgrad.blocks import BlockSizes
 
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 #: Fewer examples for what is costly or nearly the same as another test.
@@ -238,11 +240,11 @@ class OnlySlices:
         return edges[:-1] == [start for start, _ in self.seen] and edges[-1] == self.shape[0]
 
 
-@given(geometries(), st.integers(1, 60), st.booleans())
-def test_blocks_and_slabs_of_any_size(case: Geometry, elements: int, slabs: bool) -> None:
+@given(geometries(), st.builds(BlockSizes, *[st.integers(1, 6)] * 4), st.booleans())
+def test_blocks_and_slabs_of_any_size(case: Geometry, blocks: BlockSizes, slabs: bool) -> None:
     """Small blocks change nothing but rounding; how much is read at a time changes nothing at all."""
     with (
-        mock.patch("convgrad.plan.BLOCK_ELEMENTS", elements),
+        cuts.every_plan_cut(blocks),
         mock.patch("convgrad.slabs.SLAB_BYTES", 1 if slabs else 2**20),
     ):
         x, w, shape = case.transpose()

@@ -47,7 +47,7 @@ class Operation(NamedTuple):
     verb : on the command line
     roles : of the two operands
     sizes : the parameter that only this operation has
-    plan : from two operands, the value of `sizes`, and the common parameters
+    plan : from two operands, the parameters that only this operation has, and the common ones
     """
 
     verb: str
@@ -56,8 +56,10 @@ class Operation(NamedTuple):
     plan: Callable[..., Plan]
 
 
-def _plan_filter_grad(input: Operand, out_backprop: Operand, sizes: tuple[int, ...], **options: Any) -> Plan:
-    return plan_depthwise_conv2d_backprop_filter(input, sizes, out_backprop, **options)
+def _plan_filter_grad(
+    input: Operand, out_backprop: Operand, filter_sizes: tuple[int, ...], **options: Any
+) -> Plan:
+    return plan_depthwise_conv2d_backprop_filter(input, filter_sizes, out_backprop, **options)
 
 
 OPERATIONS = {
@@ -76,6 +78,7 @@ class CommonOptions(NamedTuple):
     as_dtype: str | None
     cast: str | None
     reverse_axes: bool
+    threads: int | None
     output: str | None
     overwrite: bool
     append: bool
@@ -113,7 +116,11 @@ class CommonOptions(NamedTuple):
 
 
 def run(
-    operation: Operation, addresses: tuple[str, str], sizes: tuple[int, ...] | None, options: CommonOptions
+    operation: Operation,
+    addresses: tuple[str, str],
+    sizes: tuple[int, ...] | None,
+    options: CommonOptions,
+    **own: Any,
 ) -> None:
     """Run one job.
 
@@ -122,6 +129,7 @@ def run(
     operation : one of `OPERATIONS`
     addresses : of the two operands
     sizes : value of ``operation.sizes``
+    own : further parameters that only this operation has, under the library's names
 
     Raises
     ------
@@ -152,7 +160,7 @@ def run(
             )
             process.streams_array = target.streams and not options.dry_run
         with contextlib.ExitStack() as stack:
-            _plan_and_run(operation, named, target, sizes, options, reporter, stack)
+            _plan_and_run(operation, named, target, {operation.sizes: sizes, **own}, options, reporter, stack)
     except (ConvgradError, MemoryError) as error:
         reporter.refused(operation.verb, error, named)
         raise
@@ -162,7 +170,7 @@ def _plan_and_run(
     operation: Operation,
     named: Addresses,
     target: Target | None,
-    sizes: tuple[int, ...] | None,
+    own: dict[str, Any],
     options: CommonOptions,
     reporter: Reporter,
     stack: contextlib.ExitStack,
@@ -177,7 +185,7 @@ def _plan_and_run(
     )
     for operand in operands:
         reporter.notes(operand.notes)
-    plan = operation.plan(*operands, sizes, **options.parameters)
+    plan = operation.plan(*operands, **own, **options.parameters)
     shown = {**named, **{role: o.address for role, o in zip(operation.roles, operands, strict=True)}}
     needed = needed_bytes(plan, operands)
     if target is not None:
@@ -186,7 +194,7 @@ def _plan_and_run(
         reporter.planned(operation.verb, plan, shown, needed)
         return
     check_memory(needed)
-    attributes = _attributes(plan, operation, sizes, options, shown) if target.keeps_attributes else {}
+    attributes = _attributes(plan, operation, own, options, shown) if target.keeps_attributes else {}
     gc.enable()  # everything is imported: from here on there may be garbage
     with (
         unwinding(),
@@ -199,7 +207,7 @@ def _plan_and_run(
             check()
             progress.update(done, total)
 
-        execute(plan, *operands, checksummed, after_block)
+        execute(plan, *operands, checksummed, after_block, threads=options.threads)
         check()
     seconds = time.perf_counter() - started
     reporter.done(operation.verb, plan, shown, needed, checksummed.summary, seconds)
@@ -230,7 +238,7 @@ def _known(word: str, *words: str) -> str:
 def _attributes(
     plan: Plan,
     operation: Operation,
-    sizes: tuple[int, ...] | None,
+    own: dict[str, Any],
     options: CommonOptions,
     addresses: Addresses,
 ) -> dict[str, str]:
@@ -239,9 +247,11 @@ def _attributes(
 
     reading = {"as": options.as_dtype, "cast": options.cast, "reverse_axes": options.reverse_axes}
     used = {name: value for name, value in reading.items() if value}
+    # What changes nothing where it is left out is not told there.
+    own = {name: value for name, value in own.items() if name == operation.sizes or value}
     return {
         "operation": plan.operation,
-        "parameters": json.dumps({operation.sizes: sizes, **options.parameters, **used}),
+        "parameters": json.dumps({**own, **options.parameters, **used}),
         **{role: printable(str(addresses[role])) for role in operation.roles},
         "convgrad_version": __version__,
     }

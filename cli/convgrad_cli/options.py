@@ -149,6 +149,18 @@ operand_reading = [
     ),
 ]
 
+computing = [
+    click.option(
+        "--threads",
+        type=click.IntRange(min=1),
+        envvar="CONVGRAD_THREADS",
+        show_envvar=True,
+        metavar="N",
+        help="Threads that compute; one for each core this process may use where left out. "
+        "The result is the same to the bit.",
+    ),
+]
+
 output = [
     click.option(
         "-o",
@@ -178,7 +190,7 @@ diagnostics = [
         help="Shape tables, or one JSON object.",
     ),
     click.option("-q", "--quiet", is_flag=True, help="No tables, notes or progress; errors only."),
-    click.option("-v", "--verbose", is_flag=True, help="Blocks, memory and times on standard error."),
+    click.option("-v", "--verbose", is_flag=True, help="Kernel, blocks, memory and times on standard error."),
     click.option(
         "--debug", is_flag=True, expose_value=False, is_eager=True, callback=_debug, help="Show tracebacks."
     ),
@@ -187,6 +199,6 @@ diagnostics = [
 
 def common(function: F) -> F:
     """Add every option that both commands share."""
-    for option in reversed([*geometry, *operand_reading, *output, *diagnostics]):
+    for option in reversed([*geometry, *operand_reading, *computing, *output, *diagnostics]):
         function = option(function)
     return function

@@ -127,7 +127,7 @@ class Reporter:
 def _in_words(plan: Plan, needed: int) -> str:
     return (
         f"{plan.multiply_adds:,} multiply-adds by {plan.strategy} in {plan.block_count:,} "
-        f"block{'s' * (plan.block_count != 1)}, "
+        f"block{'s' * (plan.block_count != 1)}, about {plan.seconds:.2g} s on one core, "
         f"{plan.total_bytes:,} bytes in all, {needed:,} at a time"
     )
 

@@ -1,5 +1,6 @@
 """Transposed 2-D convolutions and depthwise filter gradients in NumPy, with TensorFlow's semantics."""
 
+from .blocks import Block
 from .errors import ArgumentError, ConvgradError, DTypeError, ShapeError
 from .execution import execute
 from .geometry import Axis
@@ -9,7 +10,7 @@ from .operations import (
     plan_conv2d_transpose,
     plan_depthwise_conv2d_backprop_filter,
 )
-from .plan import Block, Plan
+from .plan import Plan
 from .requests import TensorSpec
 from .shapes import ShapeReport, Tensor
 

@@ -171,3 +171,16 @@ def padding_rules(value: Padding, data_format: str) -> tuple[AxisPadding, AxisPa
                 f"padding: the {_AXIS_NAMES[axis]} axis cannot be padded, got {list(named[axis])}"
             )
     return named["H"], named["W"]
+
+
+def check_threads(value: object) -> int:
+    """Return `value` if it is a number of threads.
+
+    Raises
+    ------
+    ArgumentError
+        If it is not an integer of at least 1.
+    """
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1:
+        return int(value)
+    raise ArgumentError(f"threads: must be an integer of at least 1, got {value!r:.40}")

@@ -89,12 +89,36 @@ def to_float64(array: npt.NDArray[Any]) -> Float64:
     return result
 
 
-def round_to(values: Float64, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Round float64 `values` once, to nearest even, to `dtype`.
+def convert(out: npt.NDArray[Any], source: npt.NDArray[Any]) -> None:
+    """Copy `source` to `out`, exactly; float16 to float32 four times as fast as NumPy does.
 
     Parameters
     ----------
-    values : float64 array of any shape
+    out : float32 or float64, any strides
+    source : same shape, any supported dtype no wider than `out`, any strides
+    """
+    fast = out.dtype == np.float32 and source.dtype == np.float16 and source.dtype.isnative
+    if not fast or source.ndim == 0 or source.strides[-1] != 2 or out.strides[-1] != 4:
+        np.copyto(out, source, casting="unsafe")
+        return
+    # Sign, exponent and fraction where float32 has them; the product makes up for the exponent's bias, and
+    # makes normal numbers of subnormal ones.
+    bits = out.view(np.int32)
+    np.copyto(bits, source.view(np.int16))
+    np.left_shift(bits, 13, out=bits)
+    np.bitwise_and(bits, np.int32(-0x70002000), out=bits)
+    np.multiply(out, np.float32(2.0**112), out=out)
+    # The exponent of inf and NaN has become an ordinary one.
+    if out.size and max(out.max(), -out.min()) >= 2.0**16:
+        np.copyto(out, source)
+
+
+def round_to(values: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Round `values` once, to nearest even, to `dtype`.
+
+    Parameters
+    ----------
+    values : float32 or float64 array of any shape
     dtype : one of the four supported dtypes
 
     Returns
@@ -102,6 +126,8 @@ def round_to(values: Float64, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     array of `dtype`, same shape; values beyond its range are ±inf.
     """
     if dtype.name == "bfloat16":
+        if values.dtype == np.float32:
+            return _to_bfloat16(np.atleast_1d(values)).reshape(values.shape).view(dtype)
         return _bfloat16_bits(values).view(dtype)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         return values.astype(dtype)
@@ -122,8 +148,15 @@ def _bfloat16_bits(values: Float64) -> npt.NDArray[np.uint16]:
         rounded = np.abs(single.ravel()[tie].astype(np.float64))
         off = (true > rounded).astype(np.int64) - (true < rounded)
         bits.ravel()[tie] = (bits.ravel()[tie] + off).astype(np.uint32)
+    nudged = bits.view(np.float32)
+    return _to_bfloat16(nudged).reshape(values.shape)
+
+
+def _to_bfloat16(single: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
+    """Round float32 to bfloat16 bit patterns, to nearest even; NaN keeps its sign and is quiet."""
+    bits = single.view(np.uint32)
+    half = ((bits + (0x7FFF + ((bits >> 16) & 1))) >> 16).astype(np.uint16)
     nan = np.isnan(single)
-    bits += 0x7FFF + ((bits >> 16) & 1)
-    half = (bits >> 16).astype(np.uint16)
-    half[nan] = (single.view(np.uint32)[nan] >> 16).astype(np.uint16) | 0x0040
-    return half.reshape(values.shape)
+    if nan.any():
+        half[nan] = (bits[nan] >> 16).astype(np.uint16) | 0x0040
+    return half

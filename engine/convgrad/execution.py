@@ -1,12 +1,17 @@
-"""Execution: a plan's blocks, one after the other, from sources to a sink.
+"""Execution: a plan's blocks, over threads, from sources to a sink.
 
 A *source* is anything with `shape`, `dtype` and slicing ``source[start:stop]`` along its first axis that
 yields an array (an ndarray, a memory map, an `h5py.Dataset`); a *sink* takes ``sink[start:stop] = array``
 in increasing order. Nothing here knows what they are. Where a source has `chunks`, slabs respect them.
+
+Kernels work in float32 where the operands are no wider, and some multiply zeros that stand for padding. So
+each block's sums are looked at: where one is not finite, or all are so small that float32 may have lost some,
+the general kernel computes that block again, in float64.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, Protocol
@@ -14,19 +19,26 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from . import choice
 from .blas import one_blas_thread
-from .dtypes import Float64, round_to
-from .kernels.filter_grad import filter_grad_block
-from .kernels.sums import CHAIN, RunningSum
-from .kernels.transpose import arranged_filters, by_image, transpose_block
+from .blocks import Block
+from .dtypes import round_to
+from .kernels.sums import RunningSum
 from .layout import as_nhwc
 from .plan import Plan
+from .scratch import Scratch
 from .slabs import slabs
+from .workers import Work
 
 #: Multiply-adds up to which looking for BLAS's threads would take longer than the job.
 SMALL = 2**14
-#: Called with (blocks done, blocks in all) after each block.
+#: Estimated seconds up to which a second thread would take longer to start than it saves.
+BRIEF = 5e-4
+#: Least mean square of a block's float32 sums: below, some may have come from products too small for it.
+TINY = 1e-40
+#: Called with (blocks done, blocks in all).
 Progress = Callable[[int, int], None]
+Array = npt.NDArray[Any]
 
 
 class Source(Protocol):
@@ -51,7 +63,15 @@ class Sink(Protocol):
         """Write elements start..stop of the first axis."""
 
 
-def execute(plan: Plan, first: Source, second: Source, out: Sink, progress: Progress | None = None) -> None:
+def execute(
+    plan: Plan,
+    first: Source,
+    second: Source,
+    out: Sink,
+    progress: Progress | None = None,
+    *,
+    threads: int | None = None,
+) -> None:
     """Compute `plan` on its two operands into `out`.
 
     Parameters
@@ -59,91 +79,139 @@ def execute(plan: Plan, first: Source, second: Source, out: Sink, progress: Prog
     plan : from `plan_conv2d_transpose` or `plan_depthwise_conv2d_backprop_filter`
     first, second : the operands, with the plan's shapes and dtypes
     out : a sink of the plan's output shape and dtype
-    progress : called after each block
+    progress : called now and then
+    threads : at most so many, by default as many as there are cores for this process; no result depends on it
     """
-    run = _transpose if plan.operation == "conv2d_transpose" else _filter_grad
-    report = _counted(plan.block_count, progress)
-    # Only matrix products are BLAS's, and none is worth a second thread to it in a job this small.
-    threads = one_blas_thread if run is _transpose and plan.multiply_adds > SMALL else nullcontext
-    with threads(), np.errstate(all="ignore"):
-        run(plan, first, second, out, report)
+    job = (_Transpose if plan.operation == "conv2d_transpose" else _FilterGrad)(plan, threads, progress)
+    # None of BLAS's threads is worth having in a job this small.
+    held = one_blas_thread if plan.multiply_adds > SMALL else nullcontext
+    with held(), np.errstate(all="ignore"):
+        job.run(first, second, out)
 
 
-def _transpose(plan: Plan, input: Source, filters: Source, out: Sink, report: Callable[[], None]) -> None:
-    arranged = arranged_filters(np.asarray(filters[0 : plan.height.kernel]))
-    for slab in slabs(plan, input):
-        # An array is filled in place; any other sink gets each slab whole.
-        start, stop = slab[0].start, slab[-1].stop
-        if isinstance(out, np.ndarray):
-            _transpose_slab(plan, input[start:stop], arranged, out[start:stop], slab, report)
-        else:
-            result = np.empty((stop - start, *plan.output.shape[1:]), plan.output.dtype)
-            _transpose_slab(plan, input[start:stop], arranged, result, slab, report)
-            out[start:stop] = result
-            del result  # before there is another
+def available_cores() -> int:
+    """Return how many cores this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1
 
 
-def _transpose_slab(
-    plan: Plan,
-    input: npt.ArrayLike,
-    arranged: Float64,
-    result: npt.NDArray[Any],
-    slab: list[range],
-    report: Callable[[], None],
-) -> None:
-    terms = plan.height.kernel * plan.width.kernel * plan.channels
-    compensated = plan.output.dtype == np.float64 and terms > CHAIN
-    images, results = as_nhwc(np.asarray(input), plan.data_format), as_nhwc(result, plan.data_format)
-    for some in slab:
-        here = slice(some.start - slab[0].start, some.stop - slab[0].start)
-        for block in plan.blocks(some):
-            computed = transpose_block(images[here], arranged, plan.axes, block, compensated=compensated)
-            rows = slice(block.rows.start, block.rows.stop)
-            columns = slice(block.columns.start, block.columns.stop)
-            results[here, rows, columns] = round_to(by_image(computed), plan.output.dtype)
-            report()
+class _Job:
+    """What both operations share: a plan, its kernels, and blocks that are counted."""
+
+    def __init__(self, plan: Plan, threads: int | None, progress: Progress | None) -> None:
+        self.plan, self.problem = plan, plan.problem
+        self.kernel: Any = choice.named(plan.problem, plan.strategy)
+        self.general: Any = choice.applicable(plan.problem)[0]
+        self._threads = available_cores() if threads is None else threads
+        self._progress, self._done, self._total = progress, 0, plan.block_count
+
+    def each_block(
+        self,
+        slab: list[range],
+        compute: Callable[[Block, Scratch], Any],
+        finish: Callable[[Block, Any], None] | None = None,
+    ) -> None:
+        """Compute the blocks of a slab."""
+        blocks = (block for images in slab for block in self.plan.blocks(images))
+        threads = self._threads if self.plan.seconds > BRIEF else 1
+        before = self._done
+        work = Work(blocks, compute, finish, lambda done: self._report(before + done))
+        work.run(max(min(threads, self._total), 1))
+        self._report(before + work.done)
+
+    def _report(self, done: int) -> None:
+        # The last blocks of a slab may be other threads'.
+        if self._progress is not None and done > self._done:
+            self._progress(done, self._total)
+        self._done = done
 
 
-def _filter_grad(
-    plan: Plan, input: Source, out_backprop: Source, out: Sink, report: Callable[[], None]
-) -> None:
-    total = RunningSum(plan.output.shape, compensated=True)
-    for slab in slabs(plan, input, out_backprop):
-        start, stop = slab[0].start, slab[-1].stop
-        _filter_grad_slab(plan, input[start:stop], out_backprop[start:stop], total, slab, report)
-    out[0 : plan.height.kernel] = round_to(total.result(), plan.output.dtype)
+class _Transpose(_Job):
+    def run(self, input: Source, filters: Source, out: Sink) -> None:
+        stored = np.asarray(filters[0 : self.plan.height.kernel])
+        self._filters = self.kernel.prepare(stored, self.problem, self.problem.working_dtype)
+        self._exact_filters: Any = None
+        self._stored_filters = stored
+        for slab in slabs(self.plan, input):
+            # An array is filled in place; any other sink gets each slab whole.
+            start, stop = slab[0].start, slab[-1].stop
+            if isinstance(out, np.ndarray):
+                self._slab(input[start:stop], out[start:stop], slab)
+            else:
+                result = np.empty((stop - start, *self.plan.output.shape[1:]), self.plan.output.dtype)
+                self._slab(input[start:stop], result, slab)
+                out[start:stop] = result
+                del result  # before there is another
+
+    def _slab(self, input: npt.ArrayLike, result: Array, slab: list[range]) -> None:
+        images = as_nhwc(np.asarray(input), self.plan.data_format)
+        results = as_nhwc(result, self.plan.data_format)
+        origin = slab[0].start
+
+        def compute(block: Block, scratch: Scratch) -> None:
+            here = slice(block.images.start - origin, block.images.stop - origin)
+            place = results[
+                here,
+                block.rows.start : block.rows.stop,
+                block.columns.start : block.columns.stop,
+                block.channels.start : block.channels.stop,
+            ]
+            self._block(images[here], place, block, scratch)
+
+        self.each_block(slab, compute)
+
+    def _block(self, images: Array, place: Array, block: Block, scratch: Scratch) -> None:
+        working = self.problem.working_dtype
+        in_place = place.dtype == working
+        out = place if in_place else scratch.array("result", place.shape, working)
+        sums = self.kernel.compute(images, self._filters, self.problem, block, out, scratch)
+        if working == np.float32 and not _ordinary(sums):
+            if self._exact_filters is None:
+                self._exact_filters = self.general.prepare(
+                    self._stored_filters, self.problem, np.dtype(np.float64)
+                )
+            out, in_place = scratch.array("result", place.shape, np.float64), False
+            self.general.compute(images, self._exact_filters, self.problem, block, out, scratch)
+        if not in_place:
+            place[...] = round_to(out, place.dtype)
 
 
-def _filter_grad_slab(
-    plan: Plan,
-    input: npt.ArrayLike,
-    out_backprop: npt.ArrayLike,
-    total: RunningSum,
-    slab: list[range],
-    report: Callable[[], None],
-) -> None:
-    images = as_nhwc(np.asarray(input), plan.data_format)
-    products = as_nhwc(np.asarray(out_backprop), plan.data_format)
-    # Output channel c*M + m: the axis splits without a copy, whatever its stride.
-    gradients = products.reshape(*products.shape[:-1], plan.channels, plan.outputs)
-    for some in slab:
-        here = slice(some.start - slab[0].start, some.stop - slab[0].start)
-        for block in plan.blocks(some):
-            part = slice(block.channels.start, block.channels.stop)
-            share = filter_grad_block(
-                images[here, ..., part], gradients[here, ..., part, :], plan.axes, block
-            )
-            total.add(share, np.s_[:, :, part])
-            report()
+class _FilterGrad(_Job):
+    def run(self, input: Source, out_backprop: Source, out: Sink) -> None:
+        total = RunningSum(self.plan.output.shape)
+        for slab in slabs(self.plan, input, out_backprop):
+            start, stop = slab[0].start, slab[-1].stop
+            self._slab(input[start:stop], out_backprop[start:stop], total, slab)
+        out[0 : self.plan.height.kernel] = round_to(total.result(), self.plan.output.dtype)
+
+    def _slab(
+        self, input: npt.ArrayLike, out_backprop: npt.ArrayLike, total: RunningSum, slab: list[range]
+    ) -> None:
+        images = as_nhwc(np.asarray(input), self.plan.data_format)
+        products = as_nhwc(np.asarray(out_backprop), self.plan.data_format)
+        # Output channel c*M + m: the axis splits without a copy, whatever its stride.
+        gradients = products.reshape(*products.shape[:-1], self.plan.channels, self.plan.outputs)
+        origin = slab[0].start
+
+        def compute(block: Block, scratch: Scratch) -> Array:
+            here = slice(block.images.start - origin, block.images.stop - origin)
+            channels = slice(block.channels.start, block.channels.stop)
+            operands = images[here, ..., channels], gradients[here, ..., channels, :]
+            share: Array = self.kernel.compute(*operands, self.problem, block, scratch)
+            if self.kernel is not self.general and not _ordinary(share.reshape(-1)):
+                share = self.general.compute(*operands, self.problem, block, scratch)
+            return share
+
+        def finish(block: Block, share: Array) -> None:
+            total.add(share, np.s_[:, :, block.channels.start : block.channels.stop])
+
+        self.each_block(slab, compute, finish)
 
 
-def _counted(total: int, progress: Progress | None) -> Callable[[], None]:
-    done = 0
-
-    def report() -> None:
-        nonlocal done
-        done += 1
-        if progress is not None:
-            progress(done, total)
-
-    return report
+def _ordinary(sums: Array) -> bool:
+    """Whether every sum is finite, and they are not all so small that products may have been lost."""
+    # One pass: squares of finite sums may overflow too, and are then computed again in vain.
+    square = float(np.dot(sums, sums))
+    return TINY * sums.size <= square < np.inf

@@ -19,6 +19,7 @@ padding; under SAME the odd pad goes after.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -31,7 +32,8 @@ def ceil_div(a: int, b: int) -> int:
     return -(-a // b)
 
 
-def _clip(start: int, stop: int, low: int, high: int) -> range:
+def clip(start: int, stop: int, low: int, high: int) -> range:
+    """Return the positions from `start` to `stop` within ``low .. high``; an empty range lies there too."""
     start = min(max(start, low), high)
     return range(start, max(min(stop, high), start))
 
@@ -135,7 +137,7 @@ class Axis:
         shift = self.pad_before - tap * self.dilation
         start = ceil_div(wide.start + shift, self.stride)
         stop = ceil_div(wide.stop + shift, self.stride)
-        return _clip(start, stop, 0, self.narrow)
+        return clip(start, stop, 0, self.narrow)
 
     def narrow_reach(self, wide: range) -> range:
         """Return the narrow positions from the first to the last that a tap brings into the positions `wide`.
@@ -152,8 +154,32 @@ class Axis:
         start = narrow.start * self.stride + tap * self.dilation - self.pad_before - origin
         return slice(start, start + (len(narrow) - 1) * self.stride + 1, self.stride)
 
+    def shift_and_phase(self, tap: int) -> tuple[int, int]:
+        """Return where `tap` brings narrow position 0, as (whole strides, rest): ``shift*s + phase``.
+
+        The wide positions with one rest are a stride phase; `tap` reaches that of its rest alone, and there
+        narrow position `i` meets position ``i + shift``.
+        """
+        return divmod(tap * self.dilation - self.pad_before, self.stride)
+
+    def phase_range(self, phase: int, wide: range) -> range:
+        """Return the positions within stride phase `phase` of the wide positions `wide`."""
+        start = ceil_div(wide.start - phase, self.stride)
+        return range(start, max(ceil_div(wide.stop - phase, self.stride), start))
+
+    @property
+    def met(self) -> tuple[int, int]:
+        """How many taps meet a narrow position at all, and how many such pairs there are."""
+        return _met(self)
+
     def wide_reach(self, narrow: range) -> range:
         """Return the wide positions from the first to the last that the narrow positions `narrow` meet."""
         start = narrow.start * self.stride - self.pad_before
         stop = (narrow.stop - 1) * self.stride - self.pad_before + self.effective_kernel
-        return _clip(start, stop, 0, self.wide)
+        return clip(start, stop, 0, self.wide)
+
+
+@functools.lru_cache(maxsize=256)
+def _met(axis: Axis) -> tuple[int, int]:
+    pairs = [len(axis.narrow_range(tap, range(axis.wide))) for tap in range(axis.kernel)]
+    return sum(map(bool, pairs)), sum(pairs)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .arguments import Padding, Sizes
+from .arguments import Padding, Sizes, check_threads
 from .errors import ArgumentError, DTypeError, ShapeError
 from .execution import Source, execute
 from .plan import Plan
@@ -25,13 +25,15 @@ def plan_conv2d_transpose(
     padding: Padding = "SAME",
     data_format: str = "NHWC",
     dilations: Sizes | None = None,
+    *,
+    fast: bool = False,
 ) -> Plan:
     """Plan `conv2d_transpose` from shapes and dtypes alone.
 
     Parameters
     ----------
     input, filters : anything with `shape` and `dtype`: arrays, sources, `TensorSpec`
-    output_shape, strides, padding, data_format, dilations : as for `conv2d_transpose`
+    output_shape, strides, padding, data_format, dilations, fast : as for `conv2d_transpose`
 
     Returns
     -------
@@ -60,6 +62,7 @@ def plan_conv2d_transpose(
         padding=padding,
         data_format=data_format,
         dilations=dilations,
+        fast=fast,
     )
     try:
         return solve_transpose(request)
@@ -131,6 +134,8 @@ def conv2d_transpose(
     dilations: Sizes | None = None,
     *,
     out: Any = None,
+    fast: bool = False,
+    threads: int | None = None,
 ) -> Any:
     """out[n, i*sh + u*dh - top, j*sw + v*dw - left, o] += input[n, i, j, c] * filters[u, v, o, c]
 
@@ -152,11 +157,15 @@ def conv2d_transpose(
     data_format : ``"NHWC"`` or ``"NCHW"``
     out : array or sink of the result's shape and dtype, optional
         Where the result goes; an array may overlap the operands.
+    fast : allow kernels that multiply less (fast FIR, Winograd)
+        Their error is bounded by the largest terms of the whole result, not of each element.
+    threads : at most so many threads; by default as many as there are cores for this process
+        The result is the same to the bit whatever it is.
 
     Returns
     -------
     (N, H, W, Cout), or (N, Cout, H, W) for ``NCHW``, in the operands' dtype; or `out`
-        Computed in float64 and rounded once, to nearest even.
+        Summed in float32 (float64 for float64) in short chains, and rounded once, to nearest even.
 
     Raises
     ------
@@ -179,8 +188,10 @@ def conv2d_transpose(
            [2., 4.]])
     """
     first, second = _operand("input", input), _operand("filters", filters)
-    plan = plan_conv2d_transpose(first, second, output_shape, strides, padding, data_format, dilations)
-    return _run(plan, first, second, out)
+    plan = plan_conv2d_transpose(
+        first, second, output_shape, strides, padding, data_format, dilations, fast=fast
+    )
+    return _run(plan, first, second, out, threads)
 
 
 def depthwise_conv2d_backprop_filter(
@@ -193,6 +204,7 @@ def depthwise_conv2d_backprop_filter(
     dilations: Sizes | None = None,
     *,
     out: Any = None,
+    threads: int | None = None,
 ) -> Any:
     """out[u, v, c, m] = sum input[n, i*sh + u*dh - top, j*sw + v*dw - left, c] * out_backprop[n, i, j, c*M+m]
 
@@ -210,11 +222,12 @@ def depthwise_conv2d_backprop_filter(
     strides, dilations, padding, data_format : as for `conv2d_transpose`
     out : array or sink of the result's shape and dtype, optional
         Where the result goes; an array may overlap the operands.
+    threads : as for `conv2d_transpose`
 
     Returns
     -------
     (kh, kw, C, M) in the operands' dtype, or `out`
-        Computed in float64 and rounded once, to nearest even.
+        Summed in short chains of float32, those in float64, and rounded once, to nearest even.
 
     Raises
     ------
@@ -240,7 +253,7 @@ def depthwise_conv2d_backprop_filter(
     plan = plan_depthwise_conv2d_backprop_filter(
         first, filter_sizes, second, strides, padding, data_format, dilations
     )
-    return _run(plan, first, second, out)
+    return _run(plan, first, second, out, threads)
 
 
 def _operand(argument: str, value: Any) -> Any:
@@ -257,11 +270,12 @@ def _operand(argument: str, value: Any) -> Any:
     return value if is_source and hasattr(value, "__getitem__") else np.asarray(value)
 
 
-def _run(plan: Plan, first: Source, second: Source, out: Any) -> Any:
+def _run(plan: Plan, first: Source, second: Source, out: Any, threads: object) -> Any:
     """Compute into `out`, or into a new array."""
+    count = None if threads is None else check_threads(threads)
     if out is None:
         out = np.empty(plan.output.shape, plan.output.dtype)
-        execute(plan, first, second, out)
+        execute(plan, first, second, out, threads=count)
         return out
     if not (hasattr(out, "shape") and hasattr(out, "dtype") and hasattr(out, "__setitem__")):
         raise ArgumentError(f"out: must be an array or a sink, got {type(out).__name__}")
@@ -275,7 +289,7 @@ def _run(plan: Plan, first: Source, second: Source, out: Any) -> Any:
         if not out.flags.writeable:
             raise ArgumentError("out: the array is read-only")
         if any(isinstance(one, np.ndarray) and np.may_share_memory(one, out) for one in (first, second)):
-            out[...] = _run(plan, first, second, None)
+            out[...] = _run(plan, first, second, None, threads)
             return out
-    execute(plan, first, second, out)
+    execute(plan, first, second, out, threads=count)
     return out

@@ -3,47 +3,21 @@
 A plan is frozen. Execution follows it without checking or inferring anything, the diagnostics print it, and
 its blocks may be computed in any order, anywhere: a block depends on the operands and the plan alone, and
 what the blocks are depends on the problem alone. Hence one machine gives the same bits whatever the memory,
-the storage or the order of work.
+the storage, the number of threads or the order of work.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any
 
-from .geometry import Axis, ceil_div
+from . import choice
+from .blocks import Block, BlockSizes, block_counts, cut
+from .geometry import Axis
+from .problem import Problem
 from .shapes import ShapeReport, Tensor
-
-#: Elements that one block's largest float64 array may hold (2 MB: a few of them stay in a core's caches).
-#: The last bits of float64 results depend on it.
-BLOCK_ELEMENTS = 2**18
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """One independent piece of work.
-
-    Rows and columns lie on the result's side for a transposed convolution (wide) and on the side of
-    `out_backprop` for a filter gradient (narrow). `channels` are those of the filter gradient's input;
-    a transposed convolution always takes all.
-    """
-
-    images: range
-    rows: range
-    columns: range
-    channels: range
-
-
-@dataclass(frozen=True, slots=True)
-class BlockSizes:
-    """How many images, rows, columns and channels a block has at most."""
-
-    images: int
-    rows: int
-    columns: int
-    channels: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,29 +26,90 @@ class Plan:
 
     Attributes
     ----------
-    operation : ``"conv2d_transpose"`` or ``"depthwise_conv2d_backprop_filter"``
+    problem : every size
     operands : ``input`` and ``filters``, or ``input`` and ``out_backprop``
     output : the result
-    data_format : ``"NHWC"`` or ``"NCHW"``
     padding : as asked for: ``"SAME"``, ``"VALID"`` or ``"EXPLICIT"``
-    height, width : geometry of the two spatial axes
-    batch : N
-    channels : Cin of a transposed convolution, C of a filter gradient
-    outputs : Cout of a transposed convolution, the multiplier M of a filter gradient
+    strategy : name of the kernel that computes the blocks
+    seconds : what its cost model estimates for one core
     block_sizes : the most that a block holds
+    fast : whether kernels that keep a bound for the whole result only were allowed
     """
 
-    operation: Literal["conv2d_transpose", "depthwise_conv2d_backprop_filter"]
+    problem: Problem
     operands: tuple[Tensor, Tensor]
     output: Tensor
-    data_format: str
     padding: str
-    height: Axis
-    width: Axis
-    batch: int
-    channels: int
-    outputs: int
+    strategy: str
+    seconds: float
     block_sizes: BlockSizes
+    fast: bool = False
+
+    @classmethod
+    def of(
+        cls, problem: Problem, operands: tuple[Tensor, Tensor], output: Tensor, padding: str, *, fast: bool
+    ) -> Plan:
+        """Plan a problem with the kernel that is estimated to be fastest."""
+        kernel = choice.choose(problem, fast=fast)
+        seconds, sizes = choice.estimate(kernel, problem), kernel.block_sizes(problem)
+        return cls(problem, operands, output, padding, kernel.name, seconds, sizes, fast)
+
+    def using(self, strategy: str) -> Plan:
+        """Return this plan with another kernel, one of `strategies`.
+
+        Raises
+        ------
+        ArgumentError
+            If that kernel does not exist or cannot compute this problem.
+        """
+        kernel = choice.named(self.problem, strategy)
+        seconds, sizes = choice.estimate(kernel, self.problem), kernel.block_sizes(self.problem)
+        return replace(self, strategy=kernel.name, seconds=seconds, block_sizes=sizes)
+
+    @property
+    def strategies(self) -> tuple[str, ...]:
+        """Names of all kernels that this plan could use, the general one first."""
+        return tuple(kernel.name for kernel in choice.applicable(self.problem, fast=self.fast))
+
+    @property
+    def operation(self) -> str:
+        """``"conv2d_transpose"`` or ``"depthwise_conv2d_backprop_filter"``."""
+        return self.problem.operation
+
+    @property
+    def data_format(self) -> str:
+        """``"NHWC"`` or ``"NCHW"``."""
+        return self.problem.data_format
+
+    @property
+    def height(self) -> Axis:
+        """Geometry of the first spatial axis."""
+        return self.problem.height
+
+    @property
+    def width(self) -> Axis:
+        """Geometry of the second spatial axis."""
+        return self.problem.width
+
+    @property
+    def batch(self) -> int:
+        """N."""
+        return self.problem.batch
+
+    @property
+    def channels(self) -> int:
+        """Cin of a transposed convolution, C of a filter gradient."""
+        return self.problem.channels
+
+    @property
+    def outputs(self) -> int:
+        """Cout of a transposed convolution, the multiplier M of a filter gradient."""
+        return self.problem.outputs
+
+    @property
+    def multiply_adds(self) -> int:
+        """Number of products that are summed, border effects left out."""
+        return self.problem.multiply_adds
 
     @property
     def axes(self) -> tuple[Axis, Axis]:
@@ -82,20 +117,9 @@ class Plan:
         return self.height, self.width
 
     @property
-    def strategy(self) -> str:
-        """Name of the kernel that computes the blocks."""
-        return "taps" if self.operation == "conv2d_transpose" else "planes"
-
-    @property
     def report(self) -> ShapeReport:
         """Tensors and axes for display."""
         return ShapeReport((*self.operands, self.output), self.axes)
-
-    @property
-    def multiply_adds(self) -> int:
-        """Number of products that are summed, border effects left out."""
-        taps = self.height.kernel * self.width.kernel
-        return self.batch * self.height.narrow * self.width.narrow * taps * self.channels * self.outputs
 
     @property
     def total_bytes(self) -> int:
@@ -104,38 +128,26 @@ class Plan:
 
     def image_ranges(self) -> list[range]:
         """Return the batch cut into the images of a block."""
-        return list(_cut(range(self.batch), self.block_sizes.images))
+        return list(cut(range(self.batch), self.block_sizes.images))
 
     def blocks(self, images: range) -> Iterator[Block]:
         """Yield the blocks of `images`, which must be one of `image_ranges`, in their fixed order."""
-        transpose = self.operation == "conv2d_transpose"
-        heights = self.height.wide if transpose else self.height.narrow
-        widths = self.width.wide if transpose else self.width.narrow
-        # A transposed convolution sums over all channels, even over none.
-        channels = [range(self.channels)]
-        if not transpose:
-            channels = list(_cut(range(self.channels), self.block_sizes.channels))
-        for rows in _cut(range(heights), self.block_sizes.rows):
-            for columns in _cut(range(widths), self.block_sizes.columns):
-                for some in channels:
+        sizes = self.block_sizes
+        _, heights, widths, channels = self.problem.cut_sizes
+        for rows in cut(range(heights), sizes.rows):
+            for columns in cut(range(widths), sizes.columns):
+                for some in cut(range(channels), sizes.channels):
                     yield Block(images, rows, columns, some)
 
     @property
     def block_count(self) -> int:
         """Number of blocks in all."""
-        transpose = self.operation == "conv2d_transpose"
-        sizes = self.block_sizes
-        counts = [
-            (self.batch, sizes.images),
-            (self.height.wide if transpose else self.height.narrow, sizes.rows),
-            (self.width.wide if transpose else self.width.narrow, sizes.columns),
-            (1 if transpose else self.channels, sizes.channels),
-        ]
-        return math.prod(ceil_div(whole, part) for whole, part in counts)
+        return math.prod(block_counts(self.problem, self.block_sizes))
 
     def __str__(self) -> str:
         return (
-            f"{self.operation}  {self.data_format}  padding {self.padding}  strategy {self.strategy}  "
+            f"{self.operation}  {self.data_format}  padding {self.padding}  "
+            f"strategy {self.strategy}, about {self.seconds:.1e} s on one core  "
             f"{self.multiply_adds} multiply-adds  {self.block_count} blocks  {self.total_bytes} bytes\n"
             f"{self.report}"
         )
@@ -147,47 +159,9 @@ class Plan:
             "data_format": self.data_format,
             "padding": self.padding,
             "strategy": self.strategy,
+            "seconds": self.seconds,
             **self.report.to_dict(),
             "multiply_adds": self.multiply_adds,
             "blocks": self.block_count,
             "total_bytes": self.total_bytes,
         }
-
-
-def transpose_block_sizes(height: Axis, width: Axis, batch: int, channels: int, outputs: int) -> BlockSizes:
-    """Choose blocks of the result: as many columns, then rows, then images as `BLOCK_ELEMENTS` allows."""
-    # A block holds its results and, for one kernel row, the narrow pixels under them with all channels
-    # and those pixels' products.
-    per_pixel = max(channels, outputs, 1)
-    columns = _at_most(width.wide, BLOCK_ELEMENTS // max(outputs, ceil_div(per_pixel, width.stride)))
-    # The first block's reach stands for all: others are not cut by the border, and reach a kernel farther.
-    reached = min(len(width.narrow_reach(range(columns))), columns * width.kernel)
-    wide_row, narrow_row = columns * outputs, reached * per_pixel
-    rows = _at_most(height.wide, BLOCK_ELEMENTS // max(wide_row, ceil_div(narrow_row, height.stride), 1))
-    image = max(rows * wide_row, ceil_div(rows, height.stride) * narrow_row, 1)
-    images = _at_most(batch, BLOCK_ELEMENTS // image)
-    return BlockSizes(images, rows, columns, max(channels, 1))
-
-
-def filter_grad_block_sizes(
-    height: Axis, width: Axis, batch: int, channels: int, multiplier: int
-) -> BlockSizes:
-    """Choose blocks of `out_backprop`: as many channels as leave room for long sums, then pixels, images."""
-    pixels = max(height.narrow * width.narrow * batch, 1)
-    # Sums of a few hundred terms keep NumPy's inner loops long; more channels at a time would shorten them.
-    some = _at_most(channels, BLOCK_ELEMENTS // (max(multiplier, 1) * min(pixels, 512)))
-    each = some * max(multiplier, 1)
-    columns = _at_most(width.narrow, BLOCK_ELEMENTS // each)
-    reached = min(len(width.wide_reach(range(columns))), columns * width.kernel)
-    row = max(columns * each, reached * some, 1)
-    rows = _at_most(height.narrow, BLOCK_ELEMENTS // row)
-    images = _at_most(batch, BLOCK_ELEMENTS // (row * rows))
-    return BlockSizes(images, rows, columns, some)
-
-
-def _at_most(size: int, limit: int) -> int:
-    return max(min(size, limit), 1)
-
-
-def _cut(whole: range, size: int) -> Iterator[range]:
-    return (whole[start : start + size] for start in range(0, len(whole), max(size, 1)))

@@ -46,6 +46,7 @@ class Request:
     sizes : `output_shape` (2 or 4 sizes, or None), or `filter_sizes` (2 or 4 sizes)
     strides, dilations : (height, width)
     padding : rule of height and of width
+    fast : whether kernels that keep a bound for the whole result only are allowed
     """
 
     input: tuple[int, ...]
@@ -56,6 +57,7 @@ class Request:
     dilations: tuple[int, int]
     padding: tuple[AxisPadding, AxisPadding]
     data_format: str
+    fast: bool = False
 
     @property
     def padding_name(self) -> str:
@@ -82,6 +84,7 @@ def read_request(
     padding: Padding,
     data_format: str,
     dilations: Sizes | None,
+    fast: bool = False,
 ) -> Request:
     """Read the arguments of either operation.
 
@@ -113,7 +116,9 @@ def read_request(
             raise ShapeError(f"{tensor.role}: needs 4 axes, has {len(tensor.shape)} ({shown})", report=report)
     first, second = report.tensors
     dtype = common((first.role, first.dtype), (second.role, second.dtype))
-    return Request(first.shape, second.shape, dtype, asked, strides, dilations, paddings, data_format)
+    return Request(
+        first.shape, second.shape, dtype, asked, strides, dilations, paddings, data_format, bool(fast)
+    )
 
 
 def _bare_report(input: Shaped, other: tuple[str, Shaped], data_format: str) -> ShapeReport:

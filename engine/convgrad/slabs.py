@@ -59,6 +59,6 @@ def held_bytes(plan: Plan, *operands: Any) -> int:
         by_image = tensor.letters[0] == "N"
         held += tensor.nbytes * share // max(plan.batch, 1) if by_image else tensor.nbytes
     if plan.operation == "conv2d_transpose":
-        return held + 8 * plan.operands[1].elements
+        return held + plan.problem.working_dtype.itemsize * plan.operands[1].elements
     # The running sum, its compensation, and the share of one block.
     return held + 3 * 8 * plan.output.elements

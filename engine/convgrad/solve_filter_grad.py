@@ -5,7 +5,8 @@ from __future__ import annotations
 from .findings import Findings, check_addressable, check_kernel, rule_in_words
 from .geometry import Axis, AxisRule
 from .layout import axis_letters, sizes_nhwc
-from .plan import Plan, filter_grad_block_sizes
+from .plan import Plan
+from .problem import Problem
 from .requests import Request
 from .shapes import ShapeReport, Tensor
 
@@ -41,19 +42,17 @@ def solve_filter_grad(request: Request) -> Plan:
     report = ShapeReport((input, out_backprop, output), (height, width))
     found.refuse(report)
     check_addressable(output, "filter_sizes", report)
-    return Plan(
+    problem = Problem(
         operation="depthwise_conv2d_backprop_filter",
-        operands=(input, out_backprop),
-        output=output,
         data_format=request.data_format,
-        padding=request.padding_name,
         height=height,
         width=width,
         batch=n,
         channels=channels,
         outputs=multiplier,
-        block_sizes=filter_grad_block_sizes(height, width, n, channels, multiplier),
+        dtype=request.dtype,
     )
+    return Plan.of(problem, (input, out_backprop), output, request.padding_name, fast=False)
 
 
 def _filter_shape(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from .findings import Findings, check_addressable, check_kernel, joined, rule_in_words
 from .geometry import Axis, AxisRule
 from .layout import axis_letters, sizes_in, sizes_nhwc
-from .plan import Plan, transpose_block_sizes
+from .plan import Plan
+from .problem import Problem
 from .requests import Request
 from .shapes import ShapeReport, Tensor
 
@@ -45,19 +46,17 @@ def solve_transpose(request: Request) -> Plan:
     report = ShapeReport((input, filters, output), (height, width))
     found.refuse(report)
     check_addressable(output, "strides" if request.sizes is None else "output_shape", report)
-    return Plan(
+    problem = Problem(
         operation="conv2d_transpose",
-        operands=(input, filters),
-        output=output,
         data_format=request.data_format,
-        padding=request.padding_name,
         height=height,
         width=width,
         batch=n,
         channels=channels,
         outputs=outputs,
-        block_sizes=transpose_block_sizes(height, width, n, channels, outputs),
+        dtype=request.dtype,
     )
+    return Plan.of(problem, (input, filters), output, request.padding_name, fast=request.fast)
 
 
 def _asked_height_width(

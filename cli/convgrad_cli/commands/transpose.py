@@ -31,8 +31,13 @@ Filters are not flipped.
     type=options.SizesType(),
     help="H,W or all four sizes. Left out: SAME h*s, VALID h*s + max(ke-s,0), explicit pads the least legal.",
 )
+@click.option(
+    "--fast",
+    is_flag=True,
+    help="Allow fast FIR (Winograd) kernels, whose error is bounded by the largest results, not by each one.",
+)
 @options.common
-def command(input: str, filters: str, output_shape: tuple[int, ...] | None, **given: Any) -> None:
+def command(input: str, filters: str, output_shape: tuple[int, ...] | None, fast: bool, **given: Any) -> None:
     """Transposed 2-D convolution, the gradient of a convolution with respect to its input.
 
     INPUT (N,h,w,Cin) and FILTERS (kh,kw,Cout,Cin) give (N,H,W,Cout), as tf.nn.conv2d_transpose. Each is an
@@ -40,4 +45,4 @@ def command(input: str, filters: str, output_shape: tuple[int, ...] | None, **gi
     """
     from convgrad_cli.job import OPERATIONS, CommonOptions, run
 
-    run(OPERATIONS["transpose"], (input, filters), output_shape, CommonOptions(**given))
+    run(OPERATIONS["transpose"], (input, filters), output_shape, CommonOptions(**given), fast=fast)

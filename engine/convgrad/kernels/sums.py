@@ -1,10 +1,14 @@
 """Sums that stay exact enough at any length.
 
-A running sum of `n` float64 terms may be off by `n` units of roundoff (1.1e-16). For operands narrower than
-float64 that is harmless up to 10^9 terms. For float64 operands the contract leaves about 90 units, so chains
-are kept to `CHAIN` terms and the chains are added with TwoSum, whose error does not grow.
+A chain of `n` additions in one accumulator may be off by `n` units of roundoff `u`, and on equal terms, where
+every addition rounds the same way, `n*u/4` is soon found. float32 has ``u = 6e-8`` and the contract allows
+``1e-6 * scale``, float64 has ``u = 1.1e-16`` and the contract allows ``1e-14 * scale``. So a matrix product
+sums at most `CHAIN` terms at a time; its parts are added pairwise, whose error grows with the logarithm
+alone; and of such sums at most `GROUP` are added plainly before they go into a total by TwoSum, whose error
+does not grow.
 
-Source: D. E. Knuth, The Art of Computer Programming vol. 2, section 4.2.2 (TwoSum).
+Source: D. E. Knuth, The Art of Computer Programming vol. 2, section 4.2.2 (TwoSum); N. J. Higham, Accuracy
+and Stability of Numerical Algorithms, chapter 4 (pairwise and blocked sums).
 """
 
 from __future__ import annotations
@@ -12,40 +16,102 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from convgrad.dtypes import Float64
+from convgrad.scratch import Scratch
 
-#: Longest chain of plain additions for float64 operands, in terms.
-CHAIN = 64
+#: Longest chain of additions inside one matrix product, in terms, by working dtype.
+CHAIN = {"float32": 48, "float64": 48}
+#: Most partial sums that are added plainly to one result.
+GROUP = 8
+
+Array = npt.NDArray[Any]
 
 
 class RunningSum:
-    """A float64 array that parts are added to, in the order of the calls.
+    """A float64 array that parts are added to by TwoSum, in the order of the calls.
 
     Parameters
     ----------
     shape : of the sum
-    compensated : keep the rounding error of every addition and add it at the end
     """
 
-    def __init__(self, shape: tuple[int, ...], *, compensated: bool) -> None:
+    def __init__(self, shape: tuple[int, ...]) -> None:
         self._total = np.zeros(shape)
-        self._lost = np.zeros(shape) if compensated else None
+        self._lost = np.zeros(shape)
 
     def add(self, part: Float64, where: Any = ...) -> None:
         """Add `part` to the region `where` (an index that selects a view)."""
-        total = self._total[where]
-        if self._lost is None:
-            total += part
-            return
-        new = total + part
-        added = new - total
-        self._lost[where] += (total - (new - added)) + (part - added)
-        total[...] = new
+        _two_sum(self._total[where], self._lost[where], part)
 
     def result(self) -> Float64:
         """Return the sum."""
-        if self._lost is None:
-            return self._total
-        # Where the sum is inf or NaN, so is the compensation, and it means nothing.
-        return np.where(np.isfinite(self._total), self._total + self._lost, self._total)
+        return _with_lost(self._total, self._lost)
+
+
+class ShortChains:
+    """Partial sums added into an array, never more than `GROUP` in a row.
+
+    Parameters
+    ----------
+    total : the array, any content, any strides
+    most : the most parts that any one element gets
+    scratch : for what is added up beside it, if there are more than `GROUP`
+    """
+
+    def __init__(self, total: Array, most: int, scratch: Scratch) -> None:
+        self._total = self._part = total
+        self._plain = most <= GROUP + 1
+        self._waiting = 0
+        #: Whether nothing has been written yet, so that a part for everything can be stored as it is.
+        self.fresh = True
+        if not self._plain:
+            self._part = scratch.array("part of sum", total.shape, total.dtype)
+            self._lost = scratch.array("lost of sum", total.shape, total.dtype)
+            self._lost[...] = total[...] = self._part[...] = 0
+            self.fresh = False
+
+    def target(self, where: Any, *, clear: bool) -> Array:
+        """Return the view that a part for `where` belongs in.
+
+        Parameters
+        ----------
+        where : an index that selects a view
+        clear : the part is going to be added, not stored
+        """
+        if self.fresh:
+            if clear:
+                self._total[...] = 0
+            self.fresh = False
+        elif not self._plain:
+            if self._waiting == GROUP:
+                self._fold()
+            self._waiting += 1
+        view: Array = self._part[where]
+        return view
+
+    def finish(self) -> None:
+        """Bring `total` to its final value."""
+        if self.fresh:
+            self._total[...] = 0
+        elif not self._plain:
+            self._fold()
+            self._total[...] = _with_lost(self._total, self._lost)
+
+    def _fold(self) -> None:
+        _two_sum(self._total, self._lost, self._part)
+        self._part[...] = 0
+        self._waiting = 0
+
+
+def _two_sum(total: Array, lost: Array, part: Array) -> None:
+    new = total + part
+    added = new - total
+    lost += (total - (new - added)) + (part - added)
+    total[...] = new
+
+
+def _with_lost(total: Array, lost: Array) -> Array:
+    # Where the sum is inf or NaN, so is what was lost, and it means nothing.
+    return np.where(np.isfinite(total), total + lost, total)

@@ -2,10 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 OLDEST := .venv-oldest
+BENCH := .venv-bench
 PIP_FLAGS := --quiet --disable-pip-version-check
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-oldest lint docs bench wheel clean
+.PHONY: help demo test test-oldest lint docs bench bench-choice wheel clean
 
 help:
 	@echo "make demo         compute the samples and say how far each result is from its stored value"
@@ -13,7 +14,8 @@ help:
 	@echo "make test-oldest  run the tests with the oldest supported dependencies"
 	@echo "make lint         ruff and mypy"
 	@echo "make docs         regenerate the command reference in README.md"
-	@echo "make bench        start-up times and peak memory, as ratios"
+	@echo "make bench        start-up, memory, speed against TensorFlow, PyTorch and ONNX Runtime, as ratios"
+	@echo "make bench-choice every kernel on 300 random problems: how good the plan's choice is"
 	@echo "make wheel        build the wheel, install it alone and run a tiny job"
 	@echo "make clean        remove environments and caches"
 
@@ -34,15 +36,21 @@ lint: $(VENV)/.developed
 docs: $(VENV)/.developed
 	$(VENV)/bin/python tests/command_reference.py --write
 
-bench: $(VENV)/.developed
+bench: $(VENV)/.developed $(BENCH)/.installed
 	$(VENV)/bin/python tests/bench/startup.py
 	$(VENV)/bin/python tests/bench/memory.py
+	$(BENCH)/bin/python tests/bench/speed.py $(SPEED_FLAGS)
+	$(BENCH)/bin/python tests/bench/jobs.py
+	$(BENCH)/bin/python tests/bench/growth.py
+
+bench-choice: $(VENV)/.developed
+	$(VENV)/bin/python tests/bench/choice.py $(CHOICE_FLAGS)
 
 wheel: $(VENV)/.developed
 	$(VENV)/bin/python tests/bare_install.py
 
 clean:
-	rm -rf $(VENV) $(OLDEST) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist samples/build
+	rm -rf $(VENV) $(OLDEST) $(BENCH) .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis dist samples/build
 
 # pip learnt dependency groups in 25.1.
 $(VENV)/.installed: pyproject.toml
@@ -56,6 +64,14 @@ $(VENV)/.installed: pyproject.toml
 $(VENV)/.developed: $(VENV)/.installed
 	@echo "Setting up $(VENV) for development"
 	@$(VENV)/bin/python -m pip install $(PIP_FLAGS) --group dev
+	@touch $@
+
+# What speed is measured against. Gigabytes.
+$(BENCH)/.installed: pyproject.toml
+	@echo "Setting up $(BENCH)"
+	@$(PYTHON) -m venv $(BENCH)
+	@$(BENCH)/bin/python -m pip install $(PIP_FLAGS) --upgrade 'pip>=25.1'
+	@$(BENCH)/bin/python -m pip install $(PIP_FLAGS) --group bench --editable .
 	@touch $@
 
 $(OLDEST)/.developed: pyproject.toml

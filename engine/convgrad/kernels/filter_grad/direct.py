@@ -100,7 +100,12 @@ def _repeated(out_backprop: Array, problem: Problem, block: Block, scratch: Scra
     rows, columns, stride = block.rows, block.columns, problem.width.stride
     some = out_backprop[:, rows.start : rows.stop, columns.start : columns.stop]
     n, h, w, channels = some.shape
-    if stride == 1 and some.dtype == problem.working_dtype and some.strides[2:] == (channels * 4, 4):
+    if (
+        stride == 1
+        and some.flags.aligned
+        and some.dtype == problem.working_dtype
+        and some.strides[2:] == (channels * 4, 4)
+    ):
         return some.reshape(n, h, -1)
     repeated = scratch.array("repeated", (n, h, w, stride, channels), problem.working_dtype)
     convert(repeated, np.broadcast_to(some[:, :, :, None], repeated.shape))

@@ -85,7 +85,8 @@ def _longest(outputs: int, of: int) -> int:
 
 def prepare(filters: Array, problem: Problem, dtype: np.dtype[Any]) -> Array:
     """Return filters (kh, kw, Cout, Cin) in `dtype`, C-contiguous: as they are if they are so."""
-    return np.ascontiguousarray(filters, dtype)
+    # NumPy multiplies what is not aligned without BLAS, and so to other bits.
+    return np.require(filters, dtype, ["C", "A"])
 
 
 def compute(
@@ -156,7 +157,7 @@ class _Pixels:
         #: Whether rows of pixels follow each other without gaps.
         self._close = True
         here = self._cut(self._rows, self._columns)
-        as_they_lie = n == 1 and images.dtype == dtype and images.dtype.isnative
+        as_they_lie = n == 1 and images.dtype == dtype and images.dtype.isnative and images.flags.aligned
         as_they_lie = as_they_lie and images.strides[2:] == (channels * dtype.itemsize, dtype.itemsize)
         if as_they_lie:
             self._held = here.transpose(1, 2, 0, 3)

@@ -1,8 +1,8 @@
-"""The four dtypes: recognised by name, computed in float64, rounded once.
+"""The four dtypes: recognised by name, widened exactly, rounded once.
 
-float64 holds every product of two float16, bfloat16 or float32 values exactly and neither overflows nor
-underflows on their sums, so one arithmetic serves all four dtypes and the only rounding that shows is the
-last one.
+float32 holds every product of two float16 or bfloat16 values exactly, float64 that of two float32 values too,
+and their sums neither overflow nor underflow there. Sums are kept in float32 where the operands are no wider;
+what float32 could not hold is computed again in float64. The only rounding to a narrower dtype is the last.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ accumulator gets one term a row, so no chain is longer than the `ROWS` of a bloc
 added in float64. The zeros make NaN of a NaN or inf beside them: such a block is computed again by the
 general kernel.
 
-This multiplies at a third of the speed of `planes`, but moves next to nothing: best for the 3x3 kernels and
-many channels of a MobileNet.
+This multiplies at a third of the speed of `planes`, but moves next to nothing: best for the 3x3 kernels of a
+MobileNet at stride 2, where planes of four phases would be needed, and for its many channels on few pixels.
 """
 
 from __future__ import annotations

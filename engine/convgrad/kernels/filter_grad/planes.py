@@ -15,7 +15,7 @@ Runs are cut to `RUN` numbers, whose dots are added in float64: BLAS keeps 32 su
 so no chain is longer than 48. The zeros make NaN of a NaN or inf elsewhere in the plane: such a block is
 computed again by the general kernel.
 
-A MobileNet 3x3 at stride 2 runs here, on four planes of phases, as does a ConvNeXt 7x7.
+A ConvNeXt 7x7 runs here, the early layers of a MobileNet with their few channels, and most of what is NCHW.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ lie innermost, so that one product serves them all (the head of a GAN: 4 x 4 pix
 a tap does not reach are left out; there are no zeros, no patches, and no tap that the equation does not name,
 so NaN and inf reach exactly the results whose sum has them.
 
-A ResNet 3x3 at stride 1 runs here: nine products with K = Cin, as short as the chains of `sums` want it.
+A ResNet 3x3 runs here too: im2col would only copy pixels, for sums are cut into short chains anyway.
 """
 
 from __future__ import annotations

@@ -13,16 +13,15 @@ import numpy as np
 
 import by_taps
 from assertions import assert_matches, dtype_of
-from convgrad import Plan, execute, plan_conv2d_transpose, plan_depthwise_conv2d_backprop_filter
+from convgrad import Plan, choice, execute, plan_conv2d_transpose, plan_depthwise_conv2d_backprop_filter
 from convgrad.blocks import BlockSizes
-from convgrad.kernels import filter_grad, transpose
 from reference import Expected
 
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 #: Names of the kernels, by operation. The fast ones keep a bound for the whole result only.
-FAST = [kernel.name for kernel in transpose.FAST]
-TRANSPOSE = [kernel.name for kernel in transpose.KERNELS] + FAST
-FILTER_GRAD = [kernel.name for kernel in filter_grad.KERNELS]
+FAST = [module.rpartition(".")[2] for module in choice.FAST["conv2d_transpose"]]
+TRANSPOSE = [kernel.name for kernel in choice.kernels("conv2d_transpose", fast=True)]
+FILTER_GRAD = [kernel.name for kernel in choice.kernels("depthwise_conv2d_backprop_filter")]
 
 
 @dataclass(frozen=True)

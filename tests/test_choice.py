@@ -17,6 +17,7 @@ from convgrad import (
     ArgumentError,
     Plan,
     TensorSpec,
+    choice,
     plan_conv2d_transpose,
     plan_depthwise_conv2d_backprop_filter,
 )
@@ -83,13 +84,18 @@ def test_kernels_of_published_layers(layer: Layer) -> None:
     assert layer.plan().strategy == layer.chosen
 
 
+def candidates(plan: Plan) -> tuple[str, ...]:
+    """What is chosen from: for small problems the general kernel alone."""
+    return plan.strategies[:1] if plan.multiply_adds <= choice.SMALL else plan.strategies
+
+
 @pytest.mark.parametrize("fast", [False, True], ids=["every-element", "fast"])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("data_format", ["NHWC", "NCHW"])
 @pytest.mark.parametrize("layer", LAYERS, ids=str)
 def test_the_least_estimate_is_chosen(layer: Layer, data_format: str, dtype: str, fast: bool) -> None:
     plan = layer.plan(data_format, dtype, fast=fast)
-    estimates = {name: plan.using(name).seconds for name in plan.strategies}
+    estimates = {name: plan.using(name).seconds for name in candidates(plan)}
     assert plan.strategy in plan.strategies
     assert plan.seconds == estimates[plan.strategy] == min(estimates.values())
     assert plan.strategies[0] in ("taps", "sums")
@@ -122,7 +128,7 @@ def test_estimates(case: Geometry, dtype: str, channels: int) -> None:
         estimates = [plan.using(name).seconds for name in plan.strategies]
         assert all(math.isfinite(seconds) and seconds >= 0 for seconds in estimates)
         assert all(seconds > 0 for seconds in estimates) or plan.multiply_adds == 0
-        assert plan.seconds == min(estimates)
+        assert plan.seconds == min(plan.using(name).seconds for name in candidates(plan))
         # However a problem is cut, blocks have sizes.
         for name in plan.strategies:
             sizes = plan.using(name).block_sizes

@@ -18,13 +18,14 @@ import reference
 from assertions import CONTRACT, assert_matches, dtype_of
 from convgrad import Block, Plan
 from convgrad.choice import Kernel
-from convgrad.kernels import filter_grad as gradient_kernels
-from convgrad.kernels import transpose as transpose_kernels
 from convgrad.kernels.filter_grad.kernel import FilterGradKernel
 from convgrad.kernels.transpose.kernel import TransposeKernel
 from convgrad.layout import as_nhwc
 from convgrad.scratch import Scratch
 from extremes import EVERY_KERNEL
+
+TRANSPOSE_KERNELS = convgrad.choice.kernels("conv2d_transpose")
+GRADIENT_KERNELS = convgrad.choice.kernels("depthwise_conv2d_backprop_filter")
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ def summed_in(dtype: str) -> str:
 
 @pytest.mark.parametrize(
     ("kernels", "cases"),
-    [(transpose_kernels.KERNELS, TRANSPOSES), (gradient_kernels.KERNELS, GRADIENTS)],
+    [(TRANSPOSE_KERNELS, TRANSPOSES), (GRADIENT_KERNELS, GRADIENTS)],
     ids=["transpose", "filter-grad"],
 )
 def test_the_first_kernel_accepts_everything_and_the_others_much(
@@ -163,11 +164,11 @@ def test_the_first_kernel_accepts_everything_and_the_others_much(
 # Transposed convolution.
 
 #: Its products mix neighbours: bounded by the largest scale of the result.
-FAST = transpose_kernels.FAST
-GENERAL = transpose_kernels.KERNELS[0]
-every_transpose = with_kernels((*transpose_kernels.KERNELS, *FAST), TRANSPOSES, "float64", "float32")
-narrow_transpose = with_kernels((*transpose_kernels.KERNELS, *FAST), TRANSPOSES, "float16", "bfloat16")
-exact_transpose = with_kernels(transpose_kernels.KERNELS, TRANSPOSES, "float64", "float32")
+FAST = convgrad.choice.kernels("conv2d_transpose", fast=True)[len(TRANSPOSE_KERNELS) :]
+GENERAL = TRANSPOSE_KERNELS[0]
+every_transpose = with_kernels((*TRANSPOSE_KERNELS, *FAST), TRANSPOSES, "float64", "float32")
+narrow_transpose = with_kernels((*TRANSPOSE_KERNELS, *FAST), TRANSPOSES, "float16", "bfloat16")
+exact_transpose = with_kernels(TRANSPOSE_KERNELS, TRANSPOSES, "float64", "float32")
 
 
 @functools.cache
@@ -241,7 +242,7 @@ def test_transpose_block_of_narrow_operands(kernel: TransposeKernel, case: Case,
     assert_matches(result, values[place], scale[place], np.float32)
 
 
-@with_kernels((*transpose_kernels.KERNELS, *FAST), TRANSPOSES, "float32")
+@with_kernels((*TRANSPOSE_KERNELS, *FAST), TRANSPOSES, "float32")
 def test_transpose_block_fills_any_array(kernel: TransposeKernel, case: Case, dtype: str) -> None:
     """The same bits in channels-first, strided and backward memory, and nothing beside it."""
     block, operands = last_transpose(case), case.operands(dtype)
@@ -342,7 +343,7 @@ LONG_TRANSPOSES = [
 ]
 
 
-@with_kernels(transpose_kernels.KERNELS, LONG_TRANSPOSES, "float64", "float32")
+@with_kernels(TRANSPOSE_KERNELS, LONG_TRANSPOSES, "float64", "float32")
 @pytest.mark.parametrize(("a", "b"), WORST, ids=lambda value: f"{value:.1f}")
 def test_transpose_keeps_the_contract_on_equal_terms(
     kernel: TransposeKernel, case: Case, dtype: str, a: float, b: float
@@ -360,9 +361,9 @@ def test_transpose_keeps_the_contract_on_equal_terms(
 
 # Filter gradient.
 
-every_gradient = with_kernels(gradient_kernels.KERNELS, GRADIENTS, "float64", "float32")
-narrow_gradient = with_kernels(gradient_kernels.KERNELS, GRADIENTS, "float16", "bfloat16")
-SUMS = gradient_kernels.KERNELS[0]
+every_gradient = with_kernels(GRADIENT_KERNELS, GRADIENTS, "float64", "float32")
+narrow_gradient = with_kernels(GRADIENT_KERNELS, GRADIENTS, "float16", "bfloat16")
+SUMS = GRADIENT_KERNELS[0]
 
 
 def differentiated(
@@ -420,7 +421,7 @@ def test_filter_grad_block_is_its_share(kernel: FilterGradKernel, case: Case, dt
         assert_share(differentiated(kernel, case, operands, block), expected, dtype)
 
 
-@with_kernels(gradient_kernels.KERNELS, GRADIENTS[:-1], "float64", "float32")
+@with_kernels(GRADIENT_KERNELS, GRADIENTS[:-1], "float64", "float32")
 def test_shares_add_up(kernel: FilterGradKernel, case: Case, dtype: str) -> None:
     """One block for each narrow pixel, against the whole."""
     assert case.sizes is not None
@@ -544,7 +545,7 @@ LONG_GRADIENTS = [
 ]
 
 
-@with_kernels(gradient_kernels.KERNELS, LONG_GRADIENTS, "float64", "float32")
+@with_kernels(GRADIENT_KERNELS, LONG_GRADIENTS, "float64", "float32")
 @pytest.mark.parametrize(("a", "b"), [(1.5892403, 1.2661704), (0.1, 0.1)], ids=lambda value: f"{value:.1f}")
 def test_filter_grad_keeps_the_contract_on_equal_terms(
     kernel: FilterGradKernel, case: Case, dtype: str, a: float, b: float

@@ -234,7 +234,8 @@ def test_the_strategy_is_the_one_with_the_least_estimate(plan: Plan) -> None:
     seconds = {name: plan.using(name).seconds for name in plan.strategies}
     assert len(seconds) == len(plan.strategies)
     assert plan.strategy in plan.strategies
-    assert plan.seconds == seconds[plan.strategy] == min(seconds.values())
+    small = plan.multiply_adds <= convgrad.choice.SMALL
+    assert plan.seconds == seconds[plan.strategy] == min(list(seconds.values())[: 1 if small else None])
     assert plan.using(plan.strategy) == plan
 
 

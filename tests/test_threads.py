@@ -18,7 +18,7 @@ import convgrad
 import forced
 from convgrad import ArgumentError, execution
 from convgrad.blocks import BlockSizes
-from convgrad.kernels import transpose
+from convgrad.kernels.transpose import taps
 from convgrad.scratch import Scratch
 from convgrad.workers import Work
 from forced import Problem
@@ -187,10 +187,10 @@ def test_an_error_in_a_kernel_is_raised(threads: int, monkeypatch: pytest.Monkey
             raise MemoryError("no room")
         return plan_compute(*arguments)
 
-    plan_compute = transpose.KERNELS[0].compute
-    broken = replace(transpose.KERNELS[0], compute=compute)
+    plan_compute = taps.KERNEL.compute
+    broken = replace(taps.KERNEL, compute=compute)
     with monkeypatch.context() as context:
-        context.setattr(transpose, "KERNELS", (broken, *transpose.KERNELS[1:]))
+        context.setattr(taps, "KERNEL", broken)
         with pytest.raises(MemoryError, match="no room"):
             forced.run(plan, "taps", first, second, threads=threads, blocks=many(plan).block_sizes)
     assert next(calls) < many(plan).block_count, "the others stopped"

@@ -6,14 +6,15 @@ these are.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from .geometry import ceil_div
 from .problem import Problem
 
-#: Blocks that are enough for the threads of one machine to share.
-PARTS = 4
+#: Blocks that are enough for the threads of one machine to share, and multiply-adds worth sharing.
+PARTS, WORTH_SHARING = 4, 2**23
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +61,20 @@ def even(size: int, limit: int) -> int:
     return max(ceil_div(size, pieces + (pieces > 2 and pieces % 2)), 1)
 
 
-def shared_out(whole: int, sizes: BlockSizes, blocks: int, least: int) -> BlockSizes:
-    """Cut `whole` channels into smaller pieces, if otherwise there would be too few blocks for threads.
+def shared_out(problem: Problem, sizes: BlockSizes, least: int) -> BlockSizes:
+    """Cut channels into smaller pieces, if otherwise there would be too few blocks for threads to share.
 
     Parameters
     ----------
-    whole : all channels
+    problem : whose filter gradient is cut
     sizes : the blocks so far
-    blocks : how many there are
     least : channels that a block should not have fewer of
     """
-    wanted = min(ceil_div(PARTS, max(blocks, 1)), max(sizes.channels // least, 1))
-    return replace(sizes, channels=even(whole, ceil_div(sizes.channels, wanted)))
+    if problem.multiply_adds < WORTH_SHARING:
+        return sizes
+    blocks = max(math.prod(block_counts(problem, sizes)), 1)
+    wanted = min(ceil_div(PARTS, blocks), max(sizes.channels // least, 1))
+    return replace(sizes, channels=even(problem.channels, ceil_div(sizes.channels, wanted)))
 
 
 def cut(whole: range, size: int) -> Iterator[range]:

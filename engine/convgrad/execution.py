@@ -22,6 +22,7 @@ import numpy.typing as npt
 from . import choice
 from .blas import one_blas_thread
 from .blocks import Block
+from .choice import SMALL
 from .dtypes import round_to
 from .kernels.sums import RunningSum
 from .layout import as_nhwc
@@ -30,8 +31,6 @@ from .scratch import Scratch
 from .slabs import slabs
 from .workers import Work
 
-#: Multiply-adds up to which looking for BLAS's threads would take longer than the job.
-SMALL = 2**14
 #: Estimated seconds up to which a second thread would take longer to start than it saves.
 BRIEF = 5e-4
 #: Least mean square of a block's float32 sums: below, some may have come from products too small for it.
@@ -83,7 +82,7 @@ def execute(
     threads : at most so many, by default as many as there are cores for this process; no result depends on it
     """
     job = (_Transpose if plan.operation == "conv2d_transpose" else _FilterGrad)(plan, threads, progress)
-    # None of BLAS's threads is worth having in a job this small.
+    # Looking for BLAS's threads would take longer than a small job, to which they would be no use.
     held = one_blas_thread if plan.multiply_adds > SMALL else nullcontext
     with held(), np.errstate(all="ignore"):
         job.run(first, second, out)
@@ -102,8 +101,8 @@ class _Job:
 
     def __init__(self, plan: Plan, threads: int | None, progress: Progress | None) -> None:
         self.plan, self.problem = plan, plan.problem
-        self.kernel: Any = choice.named(plan.problem, plan.strategy)
-        self.general: Any = choice.applicable(plan.problem)[0]
+        self.kernel: Any = choice.planned(plan.problem, plan.strategy)
+        self.general: Any = choice.general(plan.problem)
         self._threads = available_cores() if threads is None else threads
         self._progress, self._done, self._total = progress, 0, plan.block_count
 

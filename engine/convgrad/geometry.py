@@ -162,6 +162,20 @@ class Axis:
         """
         return divmod(tap * self.dilation - self.pad_before, self.stride)
 
+    @property
+    def shifts(self) -> tuple[int, int]:
+        """The shifts of the first and the last tap: the least and the greatest."""
+        return self.shift_and_phase(0)[0], self.shift_and_phase(self.kernel - 1)[0]
+
+    @property
+    def taps_by_phase(self) -> dict[int, list[tuple[int, int]]]:
+        """For each stride phase that has any, its taps in rising order with their shifts."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        for tap in range(self.kernel):
+            shift, phase = self.shift_and_phase(tap)
+            found.setdefault(phase, []).append((tap, shift))
+        return found
+
     def phase_range(self, phase: int, wide: range) -> range:
         """Return the positions within stride phase `phase` of the wide positions `wide`."""
         start = ceil_div(wide.start - phase, self.stride)

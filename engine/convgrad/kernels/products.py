@@ -28,7 +28,7 @@ class Products:
     """
 
     def __init__(self, terms: int, elements: int, dtype: np.dtype[Any], scratch: Scratch) -> None:
-        pieces = max(ceil_div(terms, CHAIN[dtype.name]), 1)
+        pieces = max(ceil_div(terms, CHAIN), 1)
         bounds = [terms * piece // pieces for piece in range(pieces + 1)]
         self._cuts = [slice(a, b) for a, b in itertools.pairwise(bounds)]
         # As many parts are alive at a time as a binary tree of the pieces is deep.

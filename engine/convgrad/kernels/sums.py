@@ -21,8 +21,8 @@ import numpy.typing as npt
 from convgrad.dtypes import Float64
 from convgrad.scratch import Scratch
 
-#: Longest chain of additions inside one matrix product, in terms, by working dtype.
-CHAIN = {"float32": 48, "float64": 48}
+#: Longest chain of additions inside one matrix product, in terms.
+CHAIN = 48
 #: Most partial sums that are added plainly to one result.
 GROUP = 8
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from convgrad.dtypes import convert
+from convgrad.geometry import clip
 from convgrad.scratch import Scratch
 
 #: Largest and least side of the identity: less wastes BLAS's registers, more multiplies by more zeros.
@@ -79,6 +80,35 @@ def copy_pixels(out: Array, source: Array) -> None:
     else:
         # The other way NumPy reads long runs, and is as fast.
         convert(out, source)
+
+
+def with_zeros_around(
+    images: Array, rows: range, columns: range, dtype: np.dtype[Any], scratch: Scratch
+) -> Array:
+    """Return pixels `rows` by `columns` of `images`, zeros where these lie outside.
+
+    Parameters
+    ----------
+    images : (n, h, w, c), any supported dtype, any strides
+    rows, columns : positions, also negative ones and ones beyond the last
+    dtype : of the copy
+    scratch : for the copy
+
+    Returns
+    -------
+    (n, rows, columns, c), C-contiguous
+    """
+    n, height, width, channels = images.shape
+    i, j = clip(rows.start, rows.stop, 0, height), clip(columns.start, columns.stop, 0, width)
+    padded = scratch.array("padded", (n, len(rows), len(columns), channels), dtype)
+    inner = padded[:, i.start - rows.start : i.stop - rows.start]
+    padded[:, : i.start - rows.start] = 0
+    padded[:, i.stop - rows.start :] = 0
+    inner[:, :, : j.start - columns.start] = 0
+    inner[:, :, j.stop - columns.start :] = 0
+    place = inner[:, :, j.start - columns.start : j.stop - columns.start]
+    copy_pixels(place, images[:, i.start : i.stop, j.start : j.stop])
+    return padded
 
 
 def copy_planes(out: Array, source: Array, scratch: Scratch) -> None:

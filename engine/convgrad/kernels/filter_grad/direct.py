@@ -26,8 +26,9 @@ import numpy.typing as npt
 
 from convgrad.blocks import Block, BlockSizes, at_most, block_counts, even
 from convgrad.dtypes import Float64, convert
-from convgrad.geometry import Axis, clip
+from convgrad.geometry import Axis
 from convgrad.kernels.costs import Work
+from convgrad.kernels.transposition import with_zeros_around
 from convgrad.problem import Problem
 from convgrad.scratch import Scratch
 
@@ -77,22 +78,12 @@ def compute(input: Array, out_backprop: Array, problem: Problem, block: Block, s
 def _padded(input: Array, problem: Problem, block: Block, scratch: Scratch) -> Array:
     """Return (n, rows, columns*c): the pixels that the block meets, zeros where there are none."""
     height, width = problem.height, problem.width
-    n, _, _, channels = input.shape
     top = block.rows.start * height.stride - height.pad_before
     left = block.columns.start * width.stride - width.pad_before
-    rows = (len(block.rows) - 1) * height.stride + height.effective_kernel
-    columns = len(block.columns) * width.stride + starts(width)[-1]
-    i = clip(top, top + rows, 0, height.wide)
-    j = clip(left, left + columns, 0, width.wide)
-    padded = scratch.array("padded", (n, rows, columns, channels), problem.working_dtype)
-    inner = padded[:, i.start - top : i.stop - top]
-    padded[:, : i.start - top] = 0
-    padded[:, i.stop - top :] = 0
-    inner[:, :, : j.start - left] = 0
-    inner[:, :, j.stop - left :] = 0
-    some = input[:, i.start : i.stop, j.start : j.stop]
-    convert(inner[:, :, j.start - left : j.stop - left], some)
-    return padded.reshape(n, rows, -1)
+    rows = range(top, top + (len(block.rows) - 1) * height.stride + height.effective_kernel)
+    columns = range(left, left + len(block.columns) * width.stride + starts(width)[-1])
+    padded = with_zeros_around(input, rows, columns, problem.working_dtype, scratch)
+    return padded.reshape(len(padded), len(rows), -1)
 
 
 def _repeated(out_backprop: Array, problem: Problem, block: Block, scratch: Scratch) -> Array:
@@ -172,7 +163,7 @@ def work(problem: Problem) -> Work:
 KERNEL = FilterGradKernel(
     name="direct",
     accepts=accepts,
-    seconds=lambda problem: work(problem).seconds,
+    work=work,
     block_sizes=block_sizes,
     compute=compute,
 )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy.typing as npt
 
-from convgrad.blocks import Block, BlockSizes
+from convgrad.blocks import Block
 from convgrad.dtypes import Float64
+from convgrad.kernels.kernel import Kernel
 from convgrad.problem import Problem
 from convgrad.scratch import Scratch
 
@@ -34,20 +34,12 @@ class Compute(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class FilterGradKernel:
+class FilterGradKernel(Kernel):
     """One way to compute a depthwise filter gradient.
 
     Attributes
     ----------
-    name : as plans show it
-    accepts : whether it can compute a problem
-    seconds : estimate for one core
-    block_sizes : the blocks it likes
     compute : one block
     """
 
-    name: str
-    accepts: Callable[[Problem], bool]
-    seconds: Callable[[Problem], float]
-    block_sizes: Callable[[Problem], BlockSizes]
     compute: Compute

@@ -44,8 +44,8 @@ RUN = {"float32": 1536, "float64": 512}
 ELEMENTS = 2**20
 #: Most channels of a block: many lie side by side in a pixel, and are swapped together.
 CHANNELS = 512
-#: Channels below which copying them takes longer, and multiply-adds worth more than one thread.
-FEW_CHANNELS, WORTH_SHARING = 64, 2**23
+#: Channels below which copying them takes longer.
+FEW_CHANNELS = 64
 
 
 class PhaseTaps(NamedTuple):
@@ -60,21 +60,12 @@ class PhaseTaps(NamedTuple):
 
 def phase_taps(axis: Axis) -> list[PhaseTaps]:
     """Return the taps of an axis by stride phase."""
-    by_phase: dict[int, list[tuple[int, int]]] = {}
-    for tap in range(axis.kernel):
-        shift, phase = axis.shift_and_phase(tap)
-        by_phase.setdefault(phase, []).append((tap, shift))
     found = []
-    for phase, taps in by_phase.items():
+    for phase, taps in axis.taps_by_phase.items():
         step, shift_step = (b - a for a, b in zip(*taps[:2], strict=True)) if len(taps) > 1 else (1, 1)
         where = slice(taps[0][0], taps[-1][0] + 1, step)
         found.append(PhaseTaps(phase, where, len(taps), taps[0][1], shift_step))
     return found
-
-
-def shifts(axis: Axis) -> tuple[int, int]:
-    """Return the shifts of the first and the last tap: the least and the greatest."""
-    return axis.shift_and_phase(0)[0], axis.shift_and_phase(axis.kernel - 1)[0]
 
 
 def compute(input: Array, out_backprop: Array, problem: Problem, block: Block, scratch: Scratch) -> Float64:
@@ -82,7 +73,7 @@ def compute(input: Array, out_backprop: Array, problem: Problem, block: Block, s
     height, width, rows, columns = problem.height, problem.width, block.rows, block.columns
     dtype = problem.working_dtype
     n, _, _, channels, multiplier = out_backprop.shape
-    (up, down), (left, right) = shifts(height), shifts(width)
+    (up, down), (left, right) = height.shifts, width.shifts
     pitch = len(columns) + right - left
     line = n * pitch
     length = len(rows) * line
@@ -152,7 +143,7 @@ def _fill_input_plane(
     slices, places = [], []
     axes = (problem.height, problem.width), phases, (block.rows, block.columns)
     for axis, taps, narrow in zip(*axes, strict=True):
-        low, high = shifts(axis)
+        low, high = axis.shifts
         there = axis.phase_range(taps.phase, range(axis.wide))
         met = clip(narrow.start + low, narrow.stop + high, there.start, there.stop)
         if not met:
@@ -174,7 +165,7 @@ def _fill_input_plane(
 def block_sizes(problem: Problem) -> BlockSizes:
     """Cut a problem: some channels, and as many rows and images of them as the cache holds."""
     height, width, multiplier = problem.height, problem.width, max(problem.outputs, 1)
-    (up, down), (left, right) = shifts(height), shifts(width)
+    (up, down), (left, right) = height.shifts, width.shifts
     halo, spread = down - up, right - left
     # What lies around even the smallest block is met too: of large kernels it is most of it.
     fitting = ELEMENTS // ((halo + 1) * (spread + 1))
@@ -185,16 +176,12 @@ def block_sizes(problem: Problem) -> BlockSizes:
     images = 1
     if rows >= height.narrow:
         images = even(problem.batch, elements // ((rows + halo) * (columns + spread)))
-    sizes = BlockSizes(images, rows, columns, channels)
-    if problem.multiply_adds < WORTH_SHARING:
-        return sizes
-    blocks = ceil_div(problem.batch, images) * ceil_div(height.narrow, rows) * ceil_div(width.narrow, columns)
-    return shared_out(problem.channels, sizes, blocks * ceil_div(problem.channels, channels), FEW_CHANNELS)
+    return shared_out(problem, BlockSizes(images, rows, columns, channels), FEW_CHANNELS)
 
 
 def accepts(problem: Problem) -> bool:
     """Whether what one channel of the smallest block meets fits."""
-    halo, spread = (high - low for low, high in (shifts(problem.height), shifts(problem.width)))
+    halo, spread = (high - low for low, high in (problem.height.shifts, problem.width.shifts))
     return problem.multiply_adds > 0 and (halo + 1) * (spread + 1) * problem.outputs <= ELEMENTS
 
 
@@ -202,7 +189,7 @@ def work(problem: Problem) -> Work:
     """Count the work."""
     height, width, sizes = problem.height, problem.width, block_sizes(problem)
     blocks = math.prod(block_counts(problem, sizes))
-    (up, down), (left, right) = shifts(height), shifts(width)
+    (up, down), (left, right) = height.shifts, width.shifts
     phases = len(phase_taps(height)) * len(phase_taps(width))
     pitch, planes = sizes.columns + right - left, sizes.channels * problem.outputs
     lines, met_lines = sizes.rows * sizes.images, (sizes.rows + down - up) * sizes.images * phases
@@ -231,7 +218,7 @@ def work(problem: Problem) -> Work:
 KERNEL = FilterGradKernel(
     name="planes",
     accepts=accepts,
-    seconds=lambda problem: work(problem).seconds,
+    work=work,
     block_sizes=block_sizes,
     compute=compute,
 )

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from convgrad.blocks import Block, BlockSizes, at_most, block_counts
 from convgrad.dtypes import Float64, to_float64
+from convgrad.geometry import clip
 from convgrad.kernels.costs import Work
 from convgrad.problem import Problem
 from convgrad.scratch import Scratch
@@ -50,14 +51,16 @@ def compute(
     together = len(reach) <= width.kernel * len(columns)
     products = np.empty(planes.size)
     for u in range(height.kernel):
-        i = _within(height.narrow_range(u, range(height.wide)), rows)
+        i = height.narrow_range(u, range(height.wide))
+        i = clip(i.start, i.stop, rows.start, rows.stop)
         if not i:
             continue
         lines = by_channel[:, height.wide_slice(u, i)]
         shared = to_float64(lines[..., reach.start : reach.stop]) if together else None
         gradients = planes[:, :, i.start - rows.start : i.stop - rows.start]
         for v in range(width.kernel):
-            j = _within(width.narrow_range(v, range(width.wide)), columns)
+            j = width.narrow_range(v, range(width.wide))
+            j = clip(j.start, j.stop, columns.start, columns.stop)
             if not j:
                 continue
             if shared is None:
@@ -69,10 +72,6 @@ def compute(
             np.multiply(met[:, None], against, out=product)
             share[u, v] = product.reshape(channels, multiplier, -1 if product.size else 0).sum(axis=-1)
     return share
-
-
-def _within(some: range, bounds: range) -> range:
-    return range(max(some.start, bounds.start), min(some.stop, bounds.stop))
 
 
 def block_sizes(problem: Problem) -> BlockSizes:
@@ -113,7 +112,7 @@ def work(problem: Problem) -> Work:
 KERNEL = FilterGradKernel(
     name="sums",
     accepts=lambda problem: True,
-    seconds=lambda problem: work(problem).seconds,
+    work=work,
     block_sizes=block_sizes,
     compute=compute,
 )

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from convgrad.blocks import Block, BlockSizes, block_counts, even, shared_out
 from convgrad.dtypes import Float64
-from convgrad.geometry import ceil_div
+from convgrad.geometry import ceil_div, clip
 from convgrad.kernels.costs import Work
 from convgrad.kernels.transposition import copy_planes
 from convgrad.problem import Problem
@@ -39,8 +39,8 @@ ROWS, COLUMNS = 56, 48
 TOGETHER = 4
 #: Numbers in the pairs of a block at most.
 PAIRS = 2**19
-#: Channels below which copying them takes longer, and multiply-adds worth more than one thread.
-FEW_CHANNELS, WORTH_SHARING = 16, 2**23
+#: Channels below which copying them takes longer.
+FEW_CHANNELS = 16
 
 
 def compute(input: Array, out_backprop: Array, problem: Problem, block: Block, scratch: Scratch) -> Float64:
@@ -63,9 +63,8 @@ def compute(input: Array, out_backprop: Array, problem: Problem, block: Block, s
         some.reshape(*some.shape[:3], channels * multiplier),
         scratch,
     )
-    # Column 0 of the block meets tap 0 at column `first` of the view below, and the last the last tap.
-    left = columns.start - width.pad_before
-    before = across.start - left
+    # A row of pairs begins where the block's first column meets tap 0.
+    before = across.start - (columns.start - width.pad_before)
     pitch = len(columns) - 1 + width.effective_kernel
     pairs = scratch.array("pairs", (channels, multiplier, len(columns), pitch), np.float32)
     pairs[...] = 0
@@ -80,14 +79,13 @@ def compute(input: Array, out_backprop: Array, problem: Problem, block: Block, s
     sets = np.arange(ceil_div(len(columns), TOGETHER))
     adding = (np.arange(len(columns)) // TOGETHER == sets[:, None]).astype(np.float32)
     for u in range(height.kernel):
-        met = height.wide_slice(u, height.narrow_range(u, range(height.wide)))
-        first = max(met.start, rows.start + u * height.dilation - height.pad_before)
-        last = min(met.stop, rows.stop + u * height.dilation - height.pad_before)
-        if first >= last:
+        i = height.narrow_range(u, range(height.wide))
+        i = clip(i.start, i.stop, rows.start, rows.stop)
+        if not i:
             continue
-        moved = rows.start + u * height.dilation - height.pad_before
-        right = planes[:, first - reach.start : last - reach.start].reshape(channels, 1, -1, len(across))
-        against = gradients[:, :, first - moved : last - moved]
+        met = height.wide_slice(u, i, reach.start)
+        right = planes[:, met].reshape(channels, 1, -1, len(across))
+        against = gradients[:, :, i.start - rows.start : i.stop - rows.start]
         against = against.reshape(channels, multiplier, -1, len(columns))
         np.matmul(against.swapaxes(-1, -2), right, out=inside)
         # BLAS adds such short runs many times as fast as NumPy does.
@@ -122,11 +120,7 @@ def block_sizes(problem: Problem) -> BlockSizes:
     pitch = columns + width.effective_kernel
     met = min(rows + height.effective_kernel, height.wide) * images * min(pitch, width.wide)
     channels = even(problem.channels, PAIRS // max(columns * pitch * multiplier, met, 1))
-    sizes = BlockSizes(images, rows, columns, channels)
-    if problem.multiply_adds < WORTH_SHARING:
-        return sizes
-    blocks = ceil_div(problem.batch, images) * ceil_div(height.narrow, rows) * ceil_div(width.narrow, columns)
-    return shared_out(problem.channels, sizes, blocks * ceil_div(problem.channels, channels), FEW_CHANNELS)
+    return shared_out(problem, BlockSizes(images, rows, columns, channels), FEW_CHANNELS)
 
 
 def work(problem: Problem) -> Work:
@@ -160,7 +154,7 @@ def work(problem: Problem) -> Work:
 KERNEL = FilterGradKernel(
     name="toeplitz",
     accepts=accepts,
-    seconds=lambda problem: work(problem).seconds,
+    work=work,
     block_sizes=block_sizes,
     compute=compute,
 )

@@ -264,7 +264,7 @@ def work(problem: Problem) -> Work:
 KERNEL = TransposeKernel(
     name="fir",
     accepts=accepts,
-    seconds=lambda problem: work(problem).seconds,
+    work=work,
     block_sizes=block_sizes,
     prepare=prepare,
     compute=compute,

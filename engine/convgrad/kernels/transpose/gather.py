@@ -22,11 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from convgrad.blocks import Block, BlockSizes, block_counts
-from convgrad.geometry import Axis, ceil_div, clip
+from convgrad.geometry import ceil_div
 from convgrad.kernels.costs import Work
 from convgrad.kernels.products import Products, put
 from convgrad.kernels.sums import CHAIN
-from convgrad.kernels.transposition import FEW, copy_pixels
+from convgrad.kernels.transposition import FEW, with_zeros_around
 from convgrad.problem import Problem
 from convgrad.scratch import Scratch
 
@@ -49,21 +49,12 @@ class Laid(NamedTuple):
     matrix: Array
 
 
-def window(axis: Axis) -> tuple[int, int]:
-    """Return the least and the greatest shift of an axis."""
-    return axis.shift_and_phase(0)[0], axis.shift_and_phase(axis.kernel - 1)[0]
-
-
 def prepare(filters: Array, problem: Problem, dtype: np.dtype[Any]) -> dict[int, Laid]:
     """Lay out filters (kh, kw, Cout, Cin) by row phase; phases without a tap are left out."""
     height, width = problem.height, problem.width
-    (left, right), channels = window(width), problem.channels
+    (left, right), channels = width.shifts, problem.channels
     laid = {}
-    for phase in range(height.stride):
-        taps = [(u, height.shift_and_phase(u)[0]) for u in range(height.kernel)]
-        taps = [(u, shift) for u, shift in taps if height.shift_and_phase(u)[1] == phase]
-        if not taps:
-            continue
+    for phase, taps in height.taps_by_phase.items():
         low, high = taps[0][1], taps[-1][1]
         shape = (width.stride, problem.outputs, high - low + 1, right - left + 1, channels)
         matrix = np.zeros(shape, dtype)
@@ -72,7 +63,7 @@ def prepare(filters: Array, problem: Problem, dtype: np.dtype[Any]) -> dict[int,
                 across, column = width.shift_and_phase(v)
                 matrix[column, :, high - down, right - across] = filters[u, v]
         # Window rows are counted from the one of the greatest shift of all.
-        first = window(height)[1] - high
+        first = height.shifts[1] - high
         laid[phase] = Laid(slice(first, first + high - low + 1), matrix)
     return laid
 
@@ -108,27 +99,17 @@ def compute(
         )
         cut = every[:, first_row : first_row + len(block.rows)]
         store_groups(out, cut.transpose(1, 2, 0, 3, 4), first)
-    return every.reshape(-1) if not in_place else out.reshape(-1)
+    return every.reshape(-1)
 
 
 def _patches(images: Array, problem: Problem, lines: range, groups: range, scratch: Scratch) -> Array:
     """Return (n, row groups, column groups, window rows, window columns * Cin)."""
     n, _, _, channels = images.shape
     dtype = problem.working_dtype
-    reaches = []
-    for axis, some in ((problem.height, lines), (problem.width, groups)):
-        least, most = window(axis)
-        wanted = range(some.start - most, some.stop - least)
-        reaches.append((wanted, clip(wanted.start, wanted.stop, 0, axis.narrow)))
-    (rows, i), (columns, j) = reaches
-    padded = scratch.array("padded", (n, len(rows), len(columns), channels), dtype)
-    inner = padded[:, i.start - rows.start : i.stop - rows.start]
-    padded[:, : i.start - rows.start] = 0
-    padded[:, i.stop - rows.start :] = 0
-    inner[:, :, : j.start - columns.start] = 0
-    inner[:, :, j.stop - columns.start :] = 0
-    some_pixels = images[:, i.start : i.stop, j.start : j.stop]
-    copy_pixels(inner[:, :, j.start - columns.start : j.stop - columns.start], some_pixels)
+    (up, down), (left, right) = problem.height.shifts, problem.width.shifts
+    rows = range(lines.start - down, lines.stop - up)
+    columns = range(groups.start - right, groups.stop - left)
+    padded = with_zeros_around(images, rows, columns, dtype, scratch)
     tall, wide = len(rows) - len(lines) + 1, len(columns) - len(groups) + 1
     patches = scratch.array("patches", (n, len(lines), len(groups), tall, wide * channels), dtype)
     image, line, pixel, one = padded.strides
@@ -152,7 +133,7 @@ def _numbers(problem: Problem) -> int:
     """Return how many numbers a window has."""
     numbers = problem.channels
     for axis in (problem.height, problem.width):
-        least, most = window(axis)
+        least, most = axis.shifts
         numbers *= most - least + 1
     return numbers
 
@@ -168,14 +149,10 @@ def work(problem: Problem) -> Work:
     images, rows, columns, parts = block_counts(problem, sizes)
     blocks = images * rows * columns
     lines, groups = ceil_div(height.wide, height.stride), ceil_div(width.wide, width.stride)
-    windows, (least, most) = problem.batch * lines * groups, window(width)
-    across, up_down = (most - least + 1) * problem.channels, window(height)
-    shifts: dict[int, list[int]] = {}
-    for u in range(height.kernel):
-        shift, phase = height.shift_and_phase(u)
-        shifts.setdefault(phase, []).append(shift)
-    terms = [(some[-1] - some[0] + 1) * across for some in shifts.values()]
-    pieces = sum(ceil_div(count, CHAIN["float32"]) for count in terms)
+    windows, (least, most) = problem.batch * lines * groups, width.shifts
+    across, up_down = (most - least + 1) * problem.channels, height.shifts
+    terms = [(taps[-1][1] - taps[0][1] + 1) * across for taps in height.taps_by_phase.values()]
+    pieces = sum(ceil_div(count, CHAIN) for count in terms)
     results, all_terms = width.stride * problem.outputs, sum(terms)
     read = problem.batch * height.narrow * width.narrow * problem.channels * parts
     written = problem.batch * height.wide * width.wide * problem.outputs
@@ -202,7 +179,7 @@ def work(problem: Problem) -> Work:
 KERNEL = TransposeKernel(
     name="gather",
     accepts=accepts,
-    seconds=lambda problem: work(problem).seconds,
+    work=work,
     block_sizes=block_sizes,
     prepare=prepare,
     compute=compute,

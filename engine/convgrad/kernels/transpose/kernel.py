@@ -9,7 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from convgrad.blocks import Block, BlockSizes
+from convgrad.blocks import Block
+from convgrad.kernels.kernel import Kernel
 from convgrad.problem import Problem
 from convgrad.scratch import Scratch
 
@@ -40,22 +41,14 @@ class Compute(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class TransposeKernel:
+class TransposeKernel(Kernel):
     """One way to compute a transposed convolution.
 
     Attributes
     ----------
-    name : as plans show it
-    accepts : whether it can compute a problem
-    seconds : estimate for one core
-    block_sizes : the blocks it likes
     prepare : from filters (kh, kw, Cout, Cin) to the form that `compute` takes, in a dtype, once a job
     compute : one block
     """
 
-    name: str
-    accepts: Callable[[Problem], bool]
-    seconds: Callable[[Problem], float]
-    block_sizes: Callable[[Problem], BlockSizes]
     prepare: Callable[[Array, Problem, np.dtype[Any]], Any]
     compute: Compute

@@ -32,7 +32,6 @@ from convgrad.problem import Problem
 from convgrad.scratch import Scratch
 
 from .cutting import groups_of, pixel_blocks
-from .gather import window
 from .kernel import TransposeKernel
 
 Array = npt.NDArray[Any]
@@ -56,7 +55,7 @@ def compute(
     height, width = problem.height, problem.width
     n, outputs, dtype = len(images), len(block.channels), problem.working_dtype
     groups, lines = groups_of(width, block.columns), groups_of(height, block.rows)
-    (up, down), (left, right) = window(height), window(width)
+    (up, down), (left, right) = height.shifts, width.shifts
     # Narrow pixels under the block, and the zeros that a shift may bring in or wrap to.
     i = clip(lines.start - down, lines.stop - up, 0, height.narrow)
     j = clip(groups.start - right, groups.stop - left, 0, width.narrow)
@@ -79,24 +78,16 @@ def compute(
     by_tap = parts[0].reshape(height.kernel, width.kernel, outputs, len(i) * line)
     # Where column 0 of the pixels and of the groups lie in a row.
     origin = min(j.start + left, groups.start)
-    most = _most(problem)
+    most, rows_of, columns_of = _most(problem), height.taps_by_phase, width.taps_by_phase
     for p in range(height.stride):
-        tall = [
-            (u, height.shift_and_phase(u)[0])
-            for u in range(height.kernel)
-            if height.shift_and_phase(u)[1] == p
-        ]
         for q in range(width.stride):
             total = ShortChains(sums[p, q], most, scratch)
-            for u, below in tall:
+            for u, below in rows_of.get(p, []):
                 met = clip(lines.start - below, lines.stop - below, i.start, i.stop)
                 run = len(met) * line
                 if not run:
                     continue
-                for v in range(width.kernel):
-                    beside, phase = width.shift_and_phase(v)
-                    if phase != q:
-                        continue
+                for v, beside in columns_of.get(q, []):
                     start = (met.start + below - lines.start) * line + j.start + beside - origin
                     where = (slice(None), slice(start, start + run))
                     products_of = by_tap[u, v][:, (met.start - i.start) * line : (met.stop - i.start) * line]
@@ -127,7 +118,7 @@ def _weave(out: Array, grid: Array, block: Block, lines: range, groups: range, p
 
 def accepts(problem: Problem) -> bool:
     """Whether there are few enough planes, and what lies around a block does not outweigh it."""
-    (up, down), (left, right) = window(problem.height), window(problem.width)
+    (up, down), (left, right) = problem.height.shifts, problem.width.shifts
     planes = problem.taps * min(problem.outputs, OUTPUTS)
     return (
         problem.dtype != np.float64
@@ -140,7 +131,7 @@ def accepts(problem: Problem) -> bool:
 
 def block_sizes(problem: Problem) -> BlockSizes:
     """Cut a problem so that the products stay near the cache, those of rows around a block too."""
-    (up, down), planes = window(problem.height), problem.taps * min(problem.outputs, OUTPUTS)
+    (up, down), planes = problem.height.shifts, problem.taps * min(problem.outputs, OUTPUTS)
     around = (down - up) * ceil_div(problem.width.wide, problem.width.stride)
     pixels = max(PRODUCTS // planes - around, PRODUCTS // (planes * (down - up + 1)), 1)
     return pixel_blocks(problem, min(PIXELS, pixels), OUTPUTS)
@@ -151,9 +142,9 @@ def work(problem: Problem) -> Work:
     height, width, sizes = problem.height, problem.width, block_sizes(problem)
     images, rows, columns, parts = block_counts(problem, sizes)
     blocks = images * rows * columns * parts
-    (left, right), (_, pairs), (wide, _) = window(width), height.met, width.met
+    (left, right), (_, pairs), (wide, _) = width.shifts, height.met, width.met
     pitch = max(width.narrow + right - left, ceil_div(width.wide, width.stride))
-    pixels, pieces = problem.batch * height.narrow * pitch, ceil_div(problem.channels, CHAIN["float32"])
+    pixels, pieces = problem.batch * height.narrow * pitch, ceil_div(problem.channels, CHAIN)
     planes = problem.taps * problem.outputs
     read = problem.batch * height.narrow * width.narrow * problem.channels * parts
     written = problem.batch * height.wide * width.wide * problem.outputs
@@ -173,17 +164,14 @@ def work(problem: Problem) -> Work:
 
 def _most(problem: Problem) -> int:
     """Return the most taps that one result may have."""
-    most = 1
-    for axis in (problem.height, problem.width):
-        phases = [axis.shift_and_phase(tap)[1] for tap in range(axis.kernel)]
-        most *= max(map(phases.count, phases))
-    return most
+    tall, wide = (max(map(len, axis.taps_by_phase.values())) for axis in (problem.height, problem.width))
+    return tall * wide
 
 
 KERNEL = TransposeKernel(
     name="tap_planes",
     accepts=accepts,
-    seconds=lambda problem: work(problem).seconds,
+    work=work,
     block_sizes=block_sizes,
     prepare=prepare,
     compute=compute,

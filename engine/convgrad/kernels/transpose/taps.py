@@ -109,11 +109,11 @@ def compute(
     columns = [
         (run, clip(groups.start - run.shift, groups.stop - run.shift, 0, width.narrow)) for run in runs
     ]
-    taps = [(u, *height.shift_and_phase(u)) for u in range(height.kernel)]
+    taps = height.taps_by_phase
     for first in range(min(height.stride, len(block.rows))):
         phase = (block.rows.start + first) % height.stride
         rows = height.phase_range(phase, block.rows)
-        reaching = [(u, down) for u, down, where in taps if where == phase]
+        reaching = taps.get(phase, [])
         sums = ShortChains(every[first :: height.stride], len(reaching) * len(runs), scratch)
         for u, down in reaching:
             i = clip(rows.start - down, rows.stop - down, 0, height.narrow)
@@ -205,7 +205,7 @@ def work(problem: Problem) -> Work:
     images, rows, columns, parts = block_counts(problem, sizes)
     blocks, (tall, pairs), (wide, _) = images * rows * columns, height.met, width.met
     runs = [run for run in tap_runs(width, sizes.channels, problem.outputs) if _meets(width, run)]
-    pieces = ceil_div(channels, CHAIN["float32"])
+    pieces = ceil_div(channels, CHAIN)
     pixels = problem.batch * pairs * width.narrow
     whole_rows = sum(run.number == width.stride for run in runs)
     moved = pixels * wide * problem.outputs * pieces * 3
@@ -237,7 +237,7 @@ def _meets(axis: Axis, run: TapRun) -> bool:
 KERNEL = TransposeKernel(
     name="taps",
     accepts=lambda problem: True,
-    seconds=lambda problem: work(problem).seconds,
+    work=work,
     block_sizes=block_sizes,
     prepare=prepare,
     compute=compute,

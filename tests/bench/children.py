@@ -21,6 +21,11 @@ THREADS = (
 )
 
 
+def installed_environment() -> dict[str, str]:
+    """Return this environment as users have it: what is imported is compiled once, and kept."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 class Child:
     """One implementation in a process of its own, with a number of threads and as many cores.
 

@@ -17,6 +17,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from children import installed_environment
 from display import RESULTS, console, machine, ratio, write_json
 from rich.table import Table
 
@@ -119,7 +120,7 @@ def timed(words: list[str]) -> tuple[float, int]:
         words,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
+        env=installed_environment() | {"TF_CPP_MIN_LOG_LEVEL": "3"},
     )
     assert process.stderr is not None
     said = process.stderr.read()

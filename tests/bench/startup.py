@@ -6,7 +6,6 @@ rich.console`. A tiny .npy job may take 1.5 times as long, `convgrad --help` 0.6
 
 from __future__ import annotations
 
-import os
 import statistics
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from children import installed_environment
 from rich.console import Console
 from rich.table import Table
 
@@ -59,10 +59,8 @@ def main() -> int:
 
 def seconds(command: list[str]) -> float:
     """Return the wall time of one process, from start to end."""
-    # Compiled once, as what the yardstick imports is.
-    compiled = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     start = time.perf_counter()
-    subprocess.run(command, stdout=subprocess.DEVNULL, check=True, env=compiled)
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True, env=installed_environment())
     return time.perf_counter() - start
 
 

@@ -148,13 +148,16 @@ def work(problem: Problem) -> Work:
     padded = sizes.columns * width.stride + runs[-1]
     met_lines = blocks * sizes.images * ((sizes.rows - 1) * height.stride + height.effective_kernel)
     repeated = width.stride > 1
+    # Taps of odd numbers of channels start at odd places: loads that straddle cache lines.
+    odd = problem.channels % 4 > 0
     folded = blocks * height.kernel * len(runs) * sizes.columns * width.stride
     return Work(
         calls=blocks * (25 + height.kernel * 8),
         moved=met_lines * padded * problem.channels + lines * numbers * repeated,
-        runs=lines * (height.kernel * len(runs) * columns + width.narrow * width.stride * repeated)
+        # An einsum takes as long to begin a row as a copy takes for three.
+        runs=lines * (3 * height.kernel * len(runs) * columns + width.narrow * width.stride * repeated)
         + met_lines,
-        summed=lines * height.kernel * len(runs) * numbers,
+        summed=lines * height.kernel * len(runs) * numbers * (1.4 if odd else 1),
         doubles=problem.channels * (folded + blocks * problem.taps * 6),
         double_runs=folded,
     )

@@ -167,7 +167,8 @@ def work(problem: Problem) -> Work:
         runs += written / (sizes.channels * width.stride)
     return Work(
         calls=blocks * parts * (45 + 4 * len(terms) + 2 * pieces) + problem.taps * 2,
-        multiply_adds=all_terms * windows * results,
+        # A product has vectors of 16 results.
+        multiply_adds=all_terms * windows * ceil_div(results, 16) * 16,
         packed=all_terms * (windows * parts + blocks * results),
         moved=moved,
         runs=runs,

@@ -48,6 +48,8 @@ OUTPUTS = 256
 PIXELS, PRODUCT = 2**12, 2**18
 #: Rows of a product below which it is better to compute some that are not needed.
 FEW_ROWS = 128
+#: Numbers added to each pixel below which NumPy takes three times as long for the run.
+FEW_NUMBERS = 16
 #: Elements of a block's input that are copied at once; of more, each tap copies its own.
 WHOLE = 2**22
 
@@ -207,9 +209,11 @@ def work(problem: Problem) -> Work:
     runs = [run for run in tap_runs(width, sizes.channels, problem.outputs) if _meets(width, run)]
     pieces = ceil_div(channels, CHAIN)
     pixels = problem.batch * pairs * width.narrow
-    whole_rows = sum(run.number == width.stride for run in runs)
     moved = pixels * wide * problem.outputs * pieces * 3
-    line_runs: float = problem.batch * pairs * whole_rows + pixels * (len(runs) - whole_rows)
+    line_runs: float = 0
+    for run in runs:
+        few = run.number * sizes.channels < FEW_NUMBERS
+        line_runs += problem.batch * pairs if run.number == width.stride else pixels * (3 if few else 1)
     read = problem.batch * height.narrow * width.narrow * channels * parts
     written = problem.batch * height.wide * width.wide * problem.outputs
     swapped = scattered = 0

@@ -38,12 +38,15 @@ def make(folder: Path, jobs: list[str]) -> None:
 
 
 def agree(one: str, other: str) -> bool:
-    """Whether two results have one shape and differ by rounding only, on the scale of the largest."""
+    """Whether two results have one shape and differ by rounding only, on the scale of the largest.
+
+    Frameworks that sum a million terms in one float32 are off by more than 1e-5 of it.
+    """
     first, second = np.load(one, mmap_mode="r"), np.load(other, mmap_mode="r")
     if first.shape != second.shape:
         return False
     largest = max(float(np.abs(part).max()) for part in first)
-    return all(float(np.abs(a - b).max()) <= 1e-5 * largest for a, b in zip(first, second, strict=True))
+    return all(float(np.abs(a - b).max()) <= 1e-4 * largest for a, b in zip(first, second, strict=True))
 
 
 if __name__ == "__main__":

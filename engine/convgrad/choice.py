@@ -31,7 +31,7 @@ FAST: dict[Operation, tuple[str, ...]] = {
     "depthwise_conv2d_backprop_filter": (),
 }
 #: Multiply-adds up to which the general kernel is taken: importing the others would take longer than the job.
-SMALL = 2**11
+SMALL = 2**14
 #: Taps along an axis above which the general kernel is taken: work is counted tap by tap.
 HUGE = 2**12
 

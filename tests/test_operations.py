@@ -88,6 +88,7 @@ def test_arguments_are_named_and_ordered_as_in_tensorflow() -> None:
         "out",
         "fast",
         "threads",
+        "memory",
     ]
     assert list(inspect.signature(filter_grad).parameters) == [
         "input",
@@ -99,6 +100,7 @@ def test_arguments_are_named_and_ordered_as_in_tensorflow() -> None:
         "dilations",
         "out",
         "threads",
+        "memory",
     ]
 
 
@@ -112,10 +114,10 @@ def test_arguments_are_named_and_ordered_as_in_tensorflow() -> None:
 )
 def test_plans_take_what_the_operations_take(plan: Callable[..., Any], compute: Callable[..., Any]) -> None:
     planned, computed = inspect.signature(plan).parameters, inspect.signature(compute).parameters
-    assert list(planned) == [name for name in computed if name not in ("out", "threads")]
+    assert list(planned) == [name for name in computed if name not in ("out", "threads", "memory")]
     assert [p.default for p in planned.values()] == [computed[name].default for name in planned]
     own = computed.keys() - {"fast", *list(computed)[:7]}
-    assert own == {"out", "threads"}
+    assert own == {"out", "threads", "memory"}
     for parameter in list(computed.values())[7:] + list(planned.values())[7:]:
         assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
 

@@ -353,27 +353,32 @@ def test_block_count_is_known_without_listing(plan: Plan) -> None:
 
 
 @every_extreme
-@pytest.mark.parametrize("slab", [1, 10**5, 2**28], ids=["byte", "100k", "256M"])
-def test_slabs_are_whole_blocks(plan: Plan, slab: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slabs, "SLAB_BYTES", slab)
-    images = plan.block_sizes.images
-    together = slabs.images_per_slab(plan)
-    assert together >= images
-    assert together % images == 0
-    tensors = [t for t in (*plan.operands, plan.output) if t.letters[0] == "N"]
-    each = sum(tensor.nbytes for tensor in tensors) // plan.batch
-    assert together == images or together * each <= slab
+@pytest.mark.parametrize("memory", [1, 10**6, 10**8, 10**9, None], ids=["byte", "1M", "100M", "1G", "any"])
+def test_slabs_are_whole_blocks_and_fit(plan: Plan, memory: int | None) -> None:
+    found = slabs.Slabs.of(plan, memory=memory, threads=2)
+    sizes, rows = plan.block_sizes, plan.problem.cut_sizes[1]
+    assert found.images == plan.batch or found.images % sizes.images == 0
+    assert found.rows == rows or (found.rows % sizes.rows == 0 and found.images <= sizes.images)
+    listed = list(islice(found, 5000))
+    if found.count < 5000:
+        assert len(listed) == found.count
+        assert sum(len(range(plan.batch)[slab.span]) * len(slab.rows) for slab in listed) == plan.batch * rows
+    smallest = found.images <= sizes.images and found.rows <= sizes.rows and found.threads == 1
+    assert memory is None or found.held_bytes <= memory or smallest
 
 
 @every_extreme
-def test_held_bytes_are_a_slab_and_what_has_no_batch(plan: Plan) -> None:
-    """Of what lies by image a slab at most, of filters and filter gradients at least everything."""
+def test_held_bytes_are_slabs_and_what_has_no_batch(plan: Plan) -> None:
+    """Of what lies by image two slabs, of filters and filter gradients at least everything."""
     tensors = (*plan.operands, plan.output)
     by_image = sum(t.nbytes for t in tensors if t.letters[0] == "N")
     others = sum(t.nbytes for t in tensors if t.letters[0] != "N")
-    share = min(slabs.images_per_slab(plan), plan.batch)
-    assert slabs.held_bytes(plan) >= others + by_image * share // plan.batch - len(tensors)
-    assert slabs.held_bytes(plan) <= 13 * others + by_image  # float16 and three float64 copies
+    found = slabs.Slabs.of(plan, threads=2)
+    most = [max(len(range(plan.batch)[slab.span]) for slab in islice(found, 100))]
+    if found.rows == plan.problem.cut_sizes[1]:
+        held = min(found.depth * most[0], plan.batch)
+        assert found.held_bytes >= others + by_image * held // plan.batch - len(tensors)
+    assert found.held_bytes <= 13 * others + 2 * by_image + 2 * slabs.SCRATCH_BYTES
 
 
 # Sizes at the ends: nothing, and more than any machine has.
@@ -417,8 +422,10 @@ def test_filter_gradients_of_nothing(
 
 def check_plan_of_nothing(plan: Plan) -> None:
     assert plan.block_count == len(all_blocks(plan))
-    assert slabs.images_per_slab(plan) >= 1
-    assert slabs.held_bytes(plan) >= 0
+    found = slabs.Slabs.of(plan, memory=1)
+    assert len(list(found)) == found.count
+    assert found.held_bytes >= 0
+    assert min(found.passes) >= 0
     assert "=0" in str(plan)
     json.dumps(plan.to_dict())
 

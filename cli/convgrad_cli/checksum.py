@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from convgrad.execution import Sink
-
 #: Elements converted to float64 at a time (8 MB).
 _PIECE = 2**20
 
@@ -29,27 +27,40 @@ class Summary(NamedTuple):
 
 
 class Checksummed:
-    """Pass slices on to `sink`, adding them up on the way if `wanted`.
+    """Pass parts on to `sink`, adding them up on the way if `wanted`.
 
-    Each row of the first axis is summed by itself and the rows in their order, so the sums do not depend on
-    how many rows come at a time.
+    Each line, one row of one image, is summed by itself and the lines in their order, so the sums do not
+    depend on how many images or rows come at a time.
+
+    Parameters
+    ----------
+    sink : where the parts go
+    wanted : whether to add them up
+    data_format : of results by image; filters have rows second too
     """
 
-    def __init__(self, sink: Sink, *, wanted: bool) -> None:
+    def __init__(self, sink: Any, *, wanted: bool, data_format: str = "NHWC") -> None:
         self._sink = sink
         self._wanted = wanted
+        self._channels_first = data_format == "NCHW"
         self._sum = self._abs_sum = 0.0
         self._non_finite = 0
 
-    def __setitem__(self, key: slice, value: npt.NDArray[Any], /) -> None:
+    def __setitem__(self, key: Any, value: npt.NDArray[Any], /) -> None:
         if self._wanted and value.size:
-            rows = value.reshape(len(value), -1)
-            together = max(_PIECE // rows.shape[1], 1)
-            for first in range(0, len(rows), together):
-                self._add(rows[first : first + together])
+            self._add(value)
         self._sink[key] = value
 
-    def _add(self, rows: npt.NDArray[Any]) -> None:
+    def _add(self, value: npt.NDArray[Any]) -> None:
+        for image in value:
+            # (rows, width, channels), or (channels, rows, width)
+            rows = image.swapaxes(0, 1) if self._channels_first and image.ndim == 3 else image
+            each = max(math.prod(rows.shape[1:]), 1)
+            step = max(_PIECE // each, 1)
+            for first in range(0, len(rows), step):
+                self._add_rows(rows[first : first + step].reshape(-1, each))
+
+    def _add_rows(self, rows: npt.NDArray[Any]) -> None:
         sums, abs_sums = np.zeros(len(rows)), np.zeros(len(rows))
         with np.errstate(all="ignore"):
             for at in range(0, rows.shape[1], _PIECE):

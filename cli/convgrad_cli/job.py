@@ -27,7 +27,7 @@ from convgrad import (
 from .checksum import Checksummed
 from .errors import AddressError, StorageError
 from .interrupts import check, unwinding
-from .memory import check_memory, needed_bytes
+from .memory import way_through_memory
 from .operands import Operand, open_operands
 from .process import Process
 from .progress import Progress
@@ -79,6 +79,7 @@ class CommonOptions(NamedTuple):
     cast: str | None
     reverse_axes: bool
     threads: int | None
+    memory: int | None
     output: str | None
     overwrite: bool
     append: bool
@@ -187,13 +188,13 @@ def _plan_and_run(
         reporter.notes(operand.notes)
     plan = operation.plan(*operands, **own, **options.parameters)
     shown = {**named, **{role: o.address for role, o in zip(operation.roles, operands, strict=True)}}
-    needed = needed_bytes(plan, operands)
     if target is not None:
         target.check_layout(plan.output.shape)
+    way = way_through_memory(plan, operands, target, budget=options.memory, threads=options.threads)
     if options.dry_run or target is None:
-        reporter.planned(operation.verb, plan, shown, needed)
+        reporter.planned(operation.verb, way, shown)
         return
-    check_memory(needed)
+    way.check()
     attributes = _attributes(plan, operation, own, options, shown) if target.keeps_attributes else {}
     gc.enable()  # everything is imported: from here on there may be garbage
     with (
@@ -201,16 +202,16 @@ def _plan_and_run(
         target.open(plan.output.shape, plan.output.dtype, attributes) as sink,
         Progress(enabled=not reporter.quiet) as progress,
     ):
-        checksummed = Checksummed(sink, wanted=not reporter.silent)
+        checksummed = Checksummed(sink, wanted=not reporter.silent, data_format=plan.data_format)
 
         def after_block(done: int, total: int) -> None:
             check()
             progress.update(done, total)
 
-        execute(plan, *operands, checksummed, after_block, threads=options.threads)
+        execute(plan, *operands, checksummed, after_block, slabs=way.slabs)
         check()
     seconds = time.perf_counter() - started
-    reporter.done(operation.verb, plan, shown, needed, checksummed.summary, seconds)
+    reporter.done(operation.verb, way, shown, checksummed.summary, seconds)
 
 
 def _check_streams(named: Addresses, process: Process) -> None:

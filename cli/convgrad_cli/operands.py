@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +15,7 @@ from convgrad.dtypes import dtype_from_name, round_to, to_float64
 
 from .errors import AddressError
 from .storage import Source, open_source
+from .storage.protocols import box
 
 #: Elements converted at a time, so that a cast needs little more than its result.
 _PIECE = 2**20
@@ -46,8 +48,8 @@ class Operand(Protocol):
     def notes(self) -> tuple[str, ...]:
         """What the user should be told."""
 
-    def __getitem__(self, key: slice, /) -> npt.NDArray[Any]:
-        """Return elements start..stop of the first axis."""
+    def __getitem__(self, key: Any, /) -> npt.NDArray[Any]:
+        """Return a part: a slice of the first axis, or slices of some leading axes."""
 
 
 def open_operands(
@@ -101,7 +103,11 @@ def open_operands(
 
 
 class Reversed:
-    """An operand with its axes in reverse order, as MATLAB and Fortran programs store them."""
+    """An operand with its axes in reverse order, as MATLAB and Fortran programs store them.
+
+    The first axis here is the last one stored. Where chunks make that no matter it is read part by part;
+    otherwise any part would need a pass over the file, and it is read whole.
+    """
 
     def __init__(self, operand: Operand) -> None:
         self._operand = operand
@@ -109,15 +115,17 @@ class Reversed:
         self.address = operand.address
         self.shape = operand.shape[::-1]
         self.dtype = operand.dtype
-        self.chunks = None
+        self.chunks = operand.chunks[::-1] if operand.chunks else None
         self.notes = ()
-        self.kept_bytes = math.prod(self.shape) * self.dtype.itemsize
+        self.kept_bytes = 0 if self.chunks else math.prod(self.shape) * self.dtype.itemsize
 
-    def __getitem__(self, key: slice, /) -> npt.NDArray[Any]:
-        # The first axis here is the last one stored, so any part of it needs a pass over the file.
+    def __getitem__(self, key: Any, /) -> npt.NDArray[Any]:
+        part = tuple(slice(one.start, one.stop) for one in box(key, self.shape))
+        if self.chunks:
+            return self._operand[part[::-1]].transpose()
         if self._whole is None:
             self._whole = self._operand[0 : self._operand.shape[0]].transpose()
-        return self._whole[key]
+        return self._whole[part]
 
 
 class Cast:
@@ -141,22 +149,40 @@ class Cast:
         self.dtype = dtype
         self.chunks = operand.chunks
         self.notes = operand.notes
-        row = math.prod(self.shape[1:])
-        # Whole rows of the first axis, whole chunks of a chunked one, and not many more.
-        self._rows = max(_PIECE // max(row, 1), self.chunks[0] if self.chunks else 1, 1)
-        piece = min(self._rows, self.shape[0] if self.shape else 1) * row
-        self.kept_bytes = operand.kept_bytes + piece * operand.dtype.itemsize + 4 * 8 * min(piece, _PIECE)
+        self.kept_bytes = operand.kept_bytes + _PIECE * (operand.dtype.itemsize + 4 * 8)
 
-    def __getitem__(self, key: slice, /) -> npt.NDArray[Any]:
-        start, stop, _ = key.indices(self.shape[0])
-        result = np.empty((stop - start, *self.shape[1:]), self.dtype)
-        for first in range(start, stop, self._rows):
-            last = min(first + self._rows, stop)
-            values = np.ascontiguousarray(self._operand[first:last]).reshape(-1)
-            converted = result[first - start : last - start].reshape(-1)
+    def __getitem__(self, key: Any, /) -> npt.NDArray[Any]:
+        result = np.empty(tuple(map(len, box(key, self.shape))), self.dtype)
+        self.read_into(key, result)
+        return result
+
+    def read_into(self, key: Any, out: npt.NDArray[Any]) -> None:
+        """Fill a C-contiguous array of this dtype with a part."""
+        for part, place in self._pieces(box(key, self.shape), out, 0):
+            values = np.ascontiguousarray(self._operand[part]).reshape(-1)
+            converted = place.reshape(-1)
             for at in range(0, values.size, _PIECE):
                 converted[at : at + _PIECE] = self._converted(values[at : at + _PIECE])
-        return result
+
+    def _pieces(
+        self, part: tuple[range, ...], out: npt.NDArray[Any], axis: int
+    ) -> Iterator[tuple[tuple[slice, ...], npt.NDArray[Any]]]:
+        """Cut a part into whole chunks along its axes until a piece has few elements."""
+        each = math.prod(map(len, part[axis + 1 :])) if part else 0
+        step = self.chunks[axis] if self.chunks else 1
+        step *= max(_PIECE // max(step * each, 1), 1)
+        if not part or (len(part[axis]) == 1 and axis + 1 < len(part)):
+            yield from self._pieces(part, out, axis + 1) if part else ()
+            return
+        whole, first = part[axis], part[axis].start
+        while first < whole.stop:
+            last = min(first - first % step + step, whole.stop)
+            piece = tuple(
+                slice(one.start, one.stop) for one in (*part[:axis], range(first, last), *part[axis + 1 :])
+            )
+            place = out[(slice(None),) * axis + (slice(first - whole.start, last - whole.start),)]
+            yield piece, place
+            first = last
 
     def _converted(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if self.dtype.name == "bfloat16":

@@ -46,6 +46,25 @@ class ChunksType(SizesType):
         return True if value == "auto" else super().convert(value, param, ctx)
 
 
+class MemoryType(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.5 only
+    """Bytes: ``512M``, ``2G``, ``1.5GB`` (decimal), or ``512Mi``, ``2GiB`` (binary)."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the value as a number of bytes; fail with a usage error."""
+        if not isinstance(value, str):
+            return value
+        match = re.fullmatch(r"\s*([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*(?:([kKmMgGtT])(i?))?[bB]?\s*", value)
+        if match is None:
+            self.fail(f"{value[:100]!r} is not a size such as 512M, 2G or 512Mi.", param, ctx)
+        number, unit, binary = match.groups()
+        size = float(number) * (1024 if binary else 1000) ** (" kmgt".index(unit.lower()) if unit else 0)
+        if not 1 <= size < 2**63:
+            self.fail(f"{value[:100]!r} is not a size that a machine could have.", param, ctx)
+        return int(size)
+
+
 class PaddingType(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.5 only
     """``SAME``, ``VALID``, ``top,bottom,left,right``, or four pairs in data format order as JSON."""
 
@@ -157,6 +176,16 @@ computing = [
         show_envvar=True,
         metavar="N",
         help="Threads that compute; one for each core this process may use where left out. "
+        "The result is the same to the bit.",
+    ),
+    click.option(
+        "--memory",
+        type=MemoryType(),
+        envvar="CONVGRAD_MEMORY",
+        show_envvar=True,
+        metavar="SIZE",
+        help="Budget for the whole process, such as 512M, 2G (decimal) or 512Mi (binary); half of what is "
+        "available where left out. What is larger is read and written part by part. "
         "The result is the same to the bit.",
     ),
 ]

@@ -7,10 +7,11 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, TextIO, TypeAlias
 
-from convgrad import ConvgradError, Plan, ShapeReport
+from convgrad import ConvgradError, ShapeReport
 
 from .checksum import Summary
 from .errors import StorageError
+from .memory import Way
 from .text import printable, silence
 
 #: Address of each role; none where a dry run names no output.
@@ -59,8 +60,9 @@ class Reporter:
         elif report is not None:
             self._tables(report, addresses)
 
-    def planned(self, verb: str, plan: Plan, addresses: Addresses, needed: int) -> None:
-        """Show the plan of a job that was not run; `needed` is the bytes it would hold at a time."""
+    def planned(self, verb: str, way: Way, addresses: Addresses) -> None:
+        """Show the plan of a job that was not run."""
+        plan = way.slabs.plan
         if self._verbose:
             sizes = plan.block_sizes
             self._aside(
@@ -68,20 +70,19 @@ class Reporter:
                 f"{sizes.channels} channels"
             )
         if self._as_json:
-            self._json({**_as_dict(verb, plan, addresses, needed), "dry_run": True})
+            self._json({**_as_dict(verb, way, addresses), "dry_run": True})
             return
         self._tables(plan.report, addresses)
-        self._line(f"plan: {_in_words(plan, needed)}; nothing computed")
+        self._line(f"plan: {_in_words(way)}; nothing computed")
 
-    def done(
-        self, verb: str, plan: Plan, addresses: Addresses, needed: int, summary: Summary, seconds: float
-    ) -> None:
+    def done(self, verb: str, way: Way, addresses: Addresses, summary: Summary, seconds: float) -> None:
         """Show a finished job."""
+        plan = way.slabs.plan
         if self._verbose:
-            self._aside(f"convgrad: {_in_words(plan, needed)}; {seconds:.3f} s")
+            self._aside(f"convgrad: {_in_words(way)}; {seconds:.3f} s")
         if self._as_json:
             result = summary.to_dict()
-            self._json({**_as_dict(verb, plan, addresses, needed), "dry_run": False, "result": result})
+            self._json({**_as_dict(verb, way, addresses), "dry_run": False, "result": result})
             return
         self._tables(plan.report, addresses)
         unusual = f"  not finite: {summary.non_finite:,}" if summary.non_finite else ""
@@ -124,16 +125,35 @@ class Reporter:
             raise StorageError(f"standard output: {error.strerror or error}") from error
 
 
-def _in_words(plan: Plan, needed: int) -> str:
-    return (
+def _in_words(way: Way) -> str:
+    slabs, plan = way.slabs, way.slabs.plan
+    words = (
         f"{plan.multiply_adds:,} multiply-adds by {plan.strategy} in {plan.block_count:,} "
         f"block{'s' * (plan.block_count != 1)}, about {plan.seconds:.2g} s on one core, "
-        f"{plan.total_bytes:,} bytes in all, {needed:,} at a time"
+        f"{plan.total_bytes:,} bytes in all, {way.array_bytes:,} at a time "
+        f"and {slabs.scratch_bytes:,} a thread"
     )
+    if slabs.count > 1:
+        rows = plan.problem.cut_sizes[1]
+        cut = (
+            f"{slabs.images} images" if slabs.rows >= rows else f"{slabs.rows} rows of {slabs.images} images"
+        )
+        words += f", in {slabs.count:,} parts of {cut}"
+        for tensor, times in zip(plan.operands, slabs.passes, strict=True):
+            words += f", {tensor.role} read {times:.3g} times" if times > 1 else ""
+    return words
 
 
-def _as_dict(verb: str, plan: Plan, addresses: Addresses, needed: int) -> dict[str, Any]:
-    return {"command": verb, **_with_addresses(plan.to_dict(), addresses), "held_bytes": needed}
+def _as_dict(verb: str, way: Way, addresses: Addresses) -> dict[str, Any]:
+    slabs, plan = way.slabs, way.slabs.plan
+    return {
+        "command": verb,
+        **_with_addresses(plan.to_dict(), addresses),
+        "held_bytes": way.array_bytes,
+        "scratch_bytes": slabs.scratch_bytes,
+        "parts": {"count": slabs.count, "images": slabs.images, "rows": slabs.rows, "threads": slabs.threads},
+        "passes": dict(zip((tensor.role for tensor in plan.operands), slabs.passes, strict=True)),
+    }
 
 
 def _with_addresses(report: dict[str, Any], addresses: Addresses) -> dict[str, Any]:

@@ -181,6 +181,21 @@ def check_threads(value: object) -> int:
     ArgumentError
         If it is not an integer of at least 1.
     """
+    return _check_count("threads", value)
+
+
+def check_memory(value: object) -> int:
+    """Return `value` if it is a number of bytes.
+
+    Raises
+    ------
+    ArgumentError
+        If it is not an integer of at least 1.
+    """
+    return _check_count("memory", value)
+
+
+def _check_count(name: str, value: object) -> int:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1:
         return int(value)
-    raise ArgumentError(f"threads: must be an integer of at least 1, got {value!r:.40}")
+    raise ArgumentError(f"{name}: must be an integer of at least 1, got {value!r:.40}")

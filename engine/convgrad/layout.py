@@ -45,3 +45,48 @@ def sizes_in(data_format: str, n: int, h: int, w: int, c: int) -> tuple[int, ...
 def as_nhwc(array: npt.NDArray[Any], data_format: str) -> npt.NDArray[Any]:
     """View a 4-D data tensor with its axes in N, H, W, C order. Nothing is copied."""
     return array.transpose([data_format.index(axis) for axis in "NHWC"])
+
+
+class Band:
+    """Some rows of images, addressed as if all of their rows were there.
+
+    Parameters
+    ----------
+    rows : (n, some rows, w, ...)
+    first : position of the first of them
+    height : how many rows the images have
+    """
+
+    def __init__(self, rows: npt.NDArray[Any], first: int, height: int) -> None:
+        self._rows, self._first = rows, first
+        self.shape = (len(rows), height, *rows.shape[2:])
+        self.dtype, self.strides, self.flags, self.itemsize = (
+            rows.dtype,
+            rows.strides,
+            rows.flags,
+            rows.itemsize,
+        )
+
+    def __len__(self) -> int:
+        """Return n."""
+        return len(self._rows)
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return a part: slices, the second of rows that are there, or `...` for all axes but the last.
+
+        Raises
+        ------
+        IndexError
+            If some of the rows are not there.
+        """
+        if key[1] is Ellipsis:
+            part = self._rows[key]
+            return Band(part, self._first, self.shape[1])
+        asked = range(*key[1].indices(self.shape[1]))
+        first, here = asked.start - self._first, self._rows.shape[1]
+        if asked and not 0 <= first <= asked[-1] - self._first < here:
+            raise IndexError(
+                f"rows {asked.start} to {asked[-1]} of {self._first} to {self._first + here - 1}"
+            )
+        rows = slice(first, asked[-1] - self._first + 1, asked.step) if asked else slice(0, 0)
+        return self._rows[(key[0], rows, *key[2:])]

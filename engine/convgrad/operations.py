@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .arguments import Padding, Sizes, check_threads
+from .arguments import Padding, Sizes, check_memory, check_threads
 from .errors import ArgumentError, DTypeError, ShapeError
-from .execution import Source, execute
+from .execution import Source, available_cores, chunks_of, execute
 from .plan import Plan
 from .requests import Shaped, read_request
+from .slabs import Slabs
 from .solve_filter_grad import solve_filter_grad
 from .solve_transpose import solve_transpose
 
@@ -136,6 +137,7 @@ def conv2d_transpose(
     out: Any = None,
     fast: bool = False,
     threads: int | None = None,
+    memory: int | None = None,
 ) -> Any:
     """out[n, i*sh + u*dh - top, j*sw + v*dw - left, o] += input[n, i, j, c] * filters[u, v, o, c]
 
@@ -161,6 +163,8 @@ def conv2d_transpose(
         Their error is bounded by the largest terms of the whole result, not of each element.
     threads : at most so many threads; by default as many as there are cores for this process
         The result is the same to the bit whatever it is.
+    memory : bytes to hold at a time of operands and result that are no arrays, and of scratch
+        By default as many as are worth it. The result is the same to the bit whatever it is.
 
     Returns
     -------
@@ -175,6 +179,8 @@ def conv2d_transpose(
         The shapes do not fit each other and the options.
     DTypeError
         A dtype is not supported, or the operands' dtypes differ.
+    MemoryError
+        `memory` is too little even for the smallest parts.
 
     Notes
     -----
@@ -191,7 +197,7 @@ def conv2d_transpose(
     plan = plan_conv2d_transpose(
         first, second, output_shape, strides, padding, data_format, dilations, fast=fast
     )
-    return _run(plan, first, second, out, threads)
+    return _run(plan, first, second, out, threads, memory)
 
 
 def depthwise_conv2d_backprop_filter(
@@ -205,6 +211,7 @@ def depthwise_conv2d_backprop_filter(
     *,
     out: Any = None,
     threads: int | None = None,
+    memory: int | None = None,
 ) -> Any:
     """out[u, v, c, m] = sum input[n, i*sh + u*dh - top, j*sw + v*dw - left, c] * out_backprop[n, i, j, c*M+m]
 
@@ -222,7 +229,7 @@ def depthwise_conv2d_backprop_filter(
     strides, dilations, padding, data_format : as for `conv2d_transpose`
     out : array or sink of the result's shape and dtype, optional
         Where the result goes; an array may overlap the operands.
-    threads : as for `conv2d_transpose`
+    threads, memory : as for `conv2d_transpose`
 
     Returns
     -------
@@ -237,6 +244,8 @@ def depthwise_conv2d_backprop_filter(
         The shapes do not fit each other and the options.
     DTypeError
         A dtype is not supported, or the operands' dtypes differ.
+    MemoryError
+        `memory` is too little even for the smallest parts.
 
     Notes
     -----
@@ -253,7 +262,7 @@ def depthwise_conv2d_backprop_filter(
     plan = plan_depthwise_conv2d_backprop_filter(
         first, filter_sizes, second, strides, padding, data_format, dilations
     )
-    return _run(plan, first, second, out, threads)
+    return _run(plan, first, second, out, threads, memory)
 
 
 def _operand(argument: str, value: Any) -> Any:
@@ -270,12 +279,13 @@ def _operand(argument: str, value: Any) -> Any:
     return value if is_source and hasattr(value, "__getitem__") else np.asarray(value)
 
 
-def _run(plan: Plan, first: Source, second: Source, out: Any, threads: object) -> Any:
+def _run(plan: Plan, first: Source, second: Source, out: Any, threads: object, memory: object) -> Any:
     """Compute into `out`, or into a new array."""
     count = None if threads is None else check_threads(threads)
+    room = None if memory is None else check_memory(memory)
     if out is None:
         out = np.empty(plan.output.shape, plan.output.dtype)
-        execute(plan, first, second, out, threads=count)
+        _compute(plan, first, second, out, count, room)
         return out
     if not (hasattr(out, "shape") and hasattr(out, "dtype") and hasattr(out, "__setitem__")):
         raise ArgumentError(f"out: must be an array or a sink, got {type(out).__name__}")
@@ -289,7 +299,19 @@ def _run(plan: Plan, first: Source, second: Source, out: Any, threads: object) -
         if not out.flags.writeable:
             raise ArgumentError("out: the array is read-only")
         if any(isinstance(one, np.ndarray) and np.may_share_memory(one, out) for one in (first, second)):
-            out[...] = _run(plan, first, second, None, threads)
+            out[...] = _run(plan, first, second, None, threads, memory)
             return out
-    execute(plan, first, second, out, threads=count)
+    _compute(plan, first, second, out, count, room)
     return out
+
+
+def _compute(
+    plan: Plan, first: Source, second: Source, out: Any, threads: int | None, memory: int | None
+) -> None:
+    slabs = None
+    if memory is not None and not all(isinstance(one, np.ndarray) for one in (first, second, out)):
+        chunks = chunks_of(plan, first, second, out)
+        slabs = Slabs.of(plan, memory=memory, threads=threads or available_cores(), chunks=chunks)
+        if slabs.held_bytes > memory:
+            raise MemoryError(f"this job holds {slabs.held_bytes:,} bytes at a time, memory is {memory:,}")
+    execute(plan, first, second, out, threads=threads, slabs=slabs)

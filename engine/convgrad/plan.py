@@ -15,7 +15,7 @@ from typing import Any
 
 from . import choice
 from .blocks import Block, BlockSizes, block_counts, cut
-from .geometry import Axis
+from .geometry import Axis, clip
 from .problem import Problem
 from .shapes import ShapeReport, Tensor
 
@@ -130,14 +130,38 @@ class Plan:
         """Return the batch cut into the images of a block."""
         return list(cut(range(self.batch), self.block_sizes.images))
 
-    def blocks(self, images: range) -> Iterator[Block]:
-        """Yield the blocks of `images`, which must be one of `image_ranges`, in their fixed order."""
+    def blocks(self, images: range, rows: range | None = None) -> Iterator[Block]:
+        """Yield blocks in their fixed order.
+
+        Parameters
+        ----------
+        images : one of `image_ranges`
+        rows : those of whole blocks; all where left out
+        """
         sizes = self.block_sizes
         _, heights, widths, channels = self.problem.cut_sizes
-        for rows in cut(range(heights), sizes.rows):
+        for lines in cut(range(heights) if rows is None else rows, sizes.rows):
             for columns in cut(range(widths), sizes.columns):
                 for some in cut(range(channels), sizes.channels):
-                    yield Block(images, rows, columns, some)
+                    yield Block(images, lines, columns, some)
+
+    @property
+    def halo(self) -> int:
+        """Rows of the input that the kernel looks at beyond those it needs, in strides on the wide side."""
+        return choice.planned(self.problem, self.strategy).halo
+
+    def rows_met(self, rows: range) -> range:
+        """Return the rows of the input that blocks of `rows` look at: of all rows all."""
+        height, halo = self.height, self.halo
+        transposed = self.operation == "conv2d_transpose"
+        size = height.narrow if transposed else height.wide
+        if len(rows) == self.problem.cut_sizes[1]:
+            return range(size)
+        if transposed:
+            reach = height.narrow_reach(rows)
+        else:
+            reach, halo = height.wide_reach(rows), halo * height.stride
+        return clip(reach.start - halo, reach.stop + halo, 0, size)
 
     @property
     def block_count(self) -> int:

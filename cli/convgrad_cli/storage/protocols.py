@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias
 
@@ -15,7 +16,9 @@ if TYPE_CHECKING:  # importing this module costs no NumPy
 
 
 class Source(Protocol):
-    """An array in a file, read in blocks along axis 0. Close it, or use it in a `with` statement.
+    """An array in a file, read in contiguous parts. Close it, or use it in a `with` statement.
+
+    Those that need not hold all of it also have ``read_into(key, out)``, which fills a C-contiguous array.
 
     Attributes
     ----------
@@ -43,8 +46,8 @@ class Source(Protocol):
     notes: tuple[str, ...]
     kept_bytes: int = 0
 
-    def __getitem__(self, key: slice) -> Array:
-        """Rows `start:stop` along axis 0, in native byte order; strides may be any."""
+    def __getitem__(self, key: Any) -> Array:
+        """A part (see `box`), in native byte order; strides may be any."""
         ...
 
     def close(self) -> None:
@@ -59,10 +62,10 @@ class Source(Protocol):
 
 
 class Sink(Protocol):
-    """A result being written: every row along axis 0 once, in increasing order."""
+    """A result being written: every element once, images and, where these are cut, rows in rising order."""
 
-    def __setitem__(self, key: slice, value: Array) -> None:
-        """Write `value` as the rows `start:stop` along axis 0."""
+    def __setitem__(self, key: Any, value: Array) -> None:
+        """Write `value` as a part (see `box`)."""
         ...
 
 
@@ -86,6 +89,10 @@ class Target(Protocol):
 
     def check_layout(self, shape: tuple[int, ...]) -> None:
         """Find out whether an array of these sizes can be laid out as asked for."""
+        ...
+
+    def chunks(self, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+        """Chunk sizes of such an array, if it will have any."""
         ...
 
     def open(
@@ -127,15 +134,39 @@ class Hdf5Options(NamedTuple):
         return tuple(flag for flag, is_given in given.items() if is_given)
 
 
-def rows(key: slice, length: int) -> tuple[int, int]:
-    """`(start, stop)` of a slice along an axis of `length` elements.
+def box(key: Any, shape: tuple[int, ...]) -> tuple[range, ...]:
+    """The positions that `key` takes along each axis: a slice of the first, or slices of some leading ones.
 
     Raises
     ------
     ValueError
-        The slice has a step: HDF5 is extremely slow on stepped selections, so nothing may ask for one.
+        A slice has a step: HDF5 is extremely slow on stepped selections, so nothing may ask for one.
     """
-    start, stop, step = key.indices(length)
-    if step != 1:
-        raise ValueError(f"blocks are contiguous: step 1, got {step}")
-    return start, max(start, stop)
+    slices = key if isinstance(key, tuple) else (key,)
+    found = []
+    for axis, size in enumerate(shape):
+        start, stop, step = slices[axis].indices(size) if axis < len(slices) else (0, size, 1)
+        if step != 1:
+            raise ValueError(f"parts are contiguous: step 1, got {step}")
+        found.append(range(start, max(start, stop)))
+    return tuple(found)
+
+
+def runs(part: tuple[range, ...], shape: tuple[int, ...]) -> tuple[int, Iterator[int]]:
+    """How a part of an array lies in C order: elements of each contiguous run, and where the runs begin."""
+    length, axis = 1, len(shape)
+    while axis and (length == 0 or len(part[axis - 1]) == shape[axis - 1]):
+        axis -= 1
+        length *= shape[axis]
+    strides = [1]
+    for size in reversed(shape[1:]):
+        strides.insert(0, strides[0] * size)
+    inside = 0
+    if axis:
+        axis -= 1
+        inside = part[axis].start * strides[axis]
+        length *= len(part[axis])
+    places = itertools.product(*part[:axis])
+    return length, (
+        inside + sum(place * stride for place, stride in zip(each, strides, strict=False)) for each in places
+    )

@@ -1,9 +1,10 @@
-"""Reading a dataset of an HDF5 file block by block."""
+"""Reading a dataset of an HDF5 file part by part."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
 import h5py
 import numpy as np
@@ -11,9 +12,9 @@ from h5py import h5s, h5t
 
 from convgrad_cli.address import Address
 from convgrad_cli.errors import StorageError
-from convgrad_cli.storage.elements import from_disk, is_bfloat16, read_dtype
+from convgrad_cli.storage.elements import is_bfloat16, read_dtype
 from convgrad_cli.storage.failures import storage_errors
-from convgrad_cli.storage.protocols import Source, rows
+from convgrad_cli.storage.protocols import Source, box
 
 from .elsewhere import require_sources
 from .file import open_hdf5
@@ -65,6 +66,7 @@ class Hdf5Source(Source):
         stored = element_dtype(dataset, self.address)
         require_filters(dataset, self.address)
         require_sources(dataset, self.address)
+        self._stored = stored
         self._raw_bits = is_bfloat16(stored)
         self.shape = dataset.shape
         self.dtype = read_dtype(stored, as_bfloat16=as_bfloat16)
@@ -72,28 +74,37 @@ class Hdf5Source(Source):
         self.matlab = _is_matlab(dataset)
         self.notes = (f"{address}: {_MATLAB_NOTE}",) if self.matlab else ()
 
-    def __getitem__(self, key: slice) -> Array:
-        start, stop = rows(key, self.shape[0])
+    def __getitem__(self, key: Any) -> Array:
+        array = np.empty(tuple(map(len, box(key, self.shape))), self.dtype)
+        self.read_into(key, array)
+        return array
+
+    def read_into(self, key: Any, out: Array) -> None:
+        """Fill a C-contiguous array of this dtype with a part."""
+        part = box(key, self.shape)
         with storage_errors(self.address, "cannot be read"):
-            block = self._read_bits(start, stop) if self._raw_bits else self._dataset[start:stop]
+            if not out.size:
+                pass
+            elif self._raw_bits:
+                self._read_bits(part, out.view(np.uint16))
+            else:
+                where = tuple(slice(one.start, one.stop) for one in part)
+                self._dataset.read_direct(out.view(self._stored.newbyteorder("=")), where)
             size = os.fstat(self._descriptor).st_size
         # HDF5 reads zeros where a file has ended meanwhile.
         if size < self._size:
             raise StorageError(
                 f"{self.address} became shorter while it was read: {self._size} bytes before, now {size}"
             )
-        return from_disk(block, self.dtype)
 
-    def _read_bits(self, start: int, stop: int) -> Array:
-        """The bits of stored bfloat16 elements as uint16, past h5py's and HDF5's conversions."""
+    def _read_bits(self, part: tuple[range, ...], out: Array) -> None:
+        """Read the bits of stored bfloat16 elements, past h5py's and HDF5's conversions."""
         stored = self._dataset.id.get_type()
-        order = ">" if stored.get_order() == h5t.ORDER_BE else "<"
-        bits = np.empty((stop - start, *self.shape[1:]), f"{order}u2")
-        if bits.size:
-            selection = self._dataset.id.get_space()
-            selection.select_hyperslab((start, *(0 for _ in self.shape[1:])), bits.shape)
-            self._dataset.id.read(h5s.create_simple(bits.shape), selection, bits, mtype=stored)
-        return bits
+        selection = self._dataset.id.get_space()
+        selection.select_hyperslab(tuple(one.start for one in part), out.shape)
+        self._dataset.id.read(h5s.create_simple(out.shape), selection, out, mtype=stored)
+        if (stored.get_order() == h5t.ORDER_BE) != (sys.byteorder == "big"):
+            out.byteswap(inplace=True)
 
     def close(self) -> None:
         """Let go of the file."""

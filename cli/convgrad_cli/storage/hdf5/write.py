@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import h5py
+import numpy as np
 from h5py import h5s
 
 from convgrad_cli.address import Address
@@ -97,6 +98,15 @@ class Hdf5Target:
         """
         layout(self.options, shape, str(self.address))
 
+    def chunks(self, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+        """Chunk sizes of such an array, those of h5py's choice too."""
+        keywords = layout(self.options, shape, str(self.address))
+        if not keywords:
+            return None
+        with h5py.File("layout", "w", driver="core", backing_store=False) as file:
+            chunks: tuple[int, ...] | None = file.create_dataset("x", shape, "f4", **keywords).chunks
+        return chunks
+
     @contextmanager
     def open(self, shape: tuple[int, ...], dtype: DType, attributes: Mapping[str, str]) -> Iterator[Sink]:
         """Sink for the array's rows; `attributes` become those of the dataset."""
@@ -155,21 +165,25 @@ class _Hdf5Sink(OrderedSink):
     def __init__(self, dataset: h5py.Dataset, run: Run, shape: tuple[int, ...], dtype: DType) -> None:
         super().__init__(shape, dtype)
         self._dataset = dataset.id
-        self._chunk_rows = dataset.chunks[0] if dataset.chunks else 1
+        self.chunks = dataset.chunks
         self._run = run
 
-    def _write(self, start: int, block: Array) -> None:
+    def _write(self, part: tuple[range, ...], axis: int, block: Array) -> None:
         # In pieces of whole chunks, between which an interrupt is heard: compressing takes its time.
-        rows = max(_PIECE_BYTES // (block.nbytes // len(block)) // self._chunk_rows, 1) * self._chunk_rows
-        first = start
-        while first < start + len(block):
-            last = min(first - first % self._chunk_rows + rows, start + len(block))
-            self._write_piece(first, block[first - start : last - start])
+        step = self.chunks[axis] if self.chunks else 1
+        each = max(block.nbytes // len(part[axis]), 1)
+        step = max(_PIECE_BYTES // each // step, 1) * step
+        whole, first = part[axis], part[axis].start
+        while first < whole.stop:
+            last = min(first - first % step + step, whole.stop)
+            piece = (slice(None),) * axis + (slice(first - whole.start, last - whole.start),)
+            self._write_piece((*part[:axis], range(first, last), *part[axis + 1 :]), block[piece])
             first = last
 
-    def _write_piece(self, start: int, block: Array) -> None:
+    def _write_piece(self, part: tuple[range, ...], block: Array) -> None:
+        block = np.ascontiguousarray(block)
         memory = h5s.create_simple(block.shape)
         selection = self._dataset.get_space()
-        selection.select_hyperslab((start, *(0 for _ in block.shape[1:])), block.shape)
+        selection.select_hyperslab(tuple(one.start for one in part), block.shape)
         # The stored type as the type in memory: the bytes go to disk as they are.
         self._run(self._dataset.write, memory, selection, block, self._dataset.get_type())

@@ -1,17 +1,17 @@
-"""Reading .npy: regular files block by block, pipes and Fortran-ordered files whole."""
+"""Reading .npy: regular files part by part, pipes and Fortran-ordered files whole."""
 
 from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
 from convgrad_cli.errors import StorageError
 from convgrad_cli.storage.elements import from_disk, read_dtype
 from convgrad_cli.storage.failures import storage_errors
-from convgrad_cli.storage.protocols import Source, rows
+from convgrad_cli.storage.protocols import Source, box, runs
 
 from .header import NpyHeader, read_header
 
@@ -74,7 +74,7 @@ class _Npy(Source):
         self.kept_bytes = header.data_bytes if self._keeps else 0
         self._file = file
         self._header = header
-        self._lock = threading.Lock()  # seek and read belong together
+        self._lock = threading.Lock()
 
     def close(self) -> None:
         """Let go of the file."""
@@ -84,22 +84,30 @@ class _Npy(Source):
 class _NpyBlocks(_Npy):
     """C order in a regular file. Not memory-mapped: a file that shrinks is to be an error, not a SIGBUS."""
 
-    def __getitem__(self, key: slice) -> Array:
-        start, stop = rows(key, self.shape[0])
-        block = np.empty((stop - start, *self.shape[1:]), self._header.dtype)
-        row_bytes = block.nbytes // max(stop - start, 1)
-        with self._lock, storage_errors(self.address, "cannot be read"):
-            self._file.seek(self._header.data_start + start * row_bytes)
-            self._fill(block)
-        return from_disk(block, self.dtype)
+    def __getitem__(self, key: Any) -> Array:
+        array = np.empty(tuple(map(len, box(key, self.shape))), self.dtype)
+        self.read_into(key, array)
+        return array
 
-    def _fill(self, block: Array) -> None:
-        space = block.reshape(-1).view(np.uint8).data
-        found = 0
+    def read_into(self, key: Any, out: Array) -> None:
+        """Fill a C-contiguous array of this dtype with a part."""
+        if not out.size:
+            return
+        space = out.reshape(-1).view(np.uint8).data
+        length, places = runs(box(key, self.shape), self.shape)
+        size = out.itemsize
+        with storage_errors(self.address, "cannot be read"):
+            for number, place in enumerate(places):
+                run = space[number * length * size : (number + 1) * length * size]
+                self._fill(run, self._header.data_start + place * size)
+        if not self._header.dtype.isnative:
+            out.byteswap(inplace=True)
+
+    def _fill(self, space: memoryview, place: int) -> None:
         # One read returns at most 2 GiB.
-        while found < len(space) and (more := self._file.readinto(space[found:])):  # type: ignore[attr-defined]
-            found += more
-        if found < len(space):
+        while space and (more := os.preadv(self._file.fileno(), [space], place)):
+            space, place = space[more:], place + more
+        if space:
             size = os.fstat(self._file.fileno()).st_size - self._header.data_start
             raise StorageError(
                 f"{self.address} became shorter while it was read: "
@@ -113,12 +121,11 @@ class _NpyWhole(_Npy):
     _keeps = True
     _array: Array | None = None
 
-    def __getitem__(self, key: slice) -> Array:
-        start, stop = rows(key, self.shape[0])
+    def __getitem__(self, key: Any) -> Array:
         with self._lock, storage_errors(self.address, "cannot be read"):
             if self._array is None:
                 self._array = self._read()
-        return self._array[start:stop]
+        return self._array[tuple(slice(one.start, one.stop) for one in box(key, self.shape))]
 
     def _read(self) -> Array:
         # Grown piece by piece: through a pipe, a header can promise any size and nothing contradicts it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from convgrad_cli.errors import AddressError, OutputExistsError
 from convgrad_cli.storage.atomic import OVERWRITE_HINT, check_place, is_written_directly, replacing
 from convgrad_cli.storage.elements import is_bfloat16
 from convgrad_cli.storage.failures import storage_errors
-from convgrad_cli.storage.protocols import Sink
+from convgrad_cli.storage.protocols import Sink, runs
 from convgrad_cli.storage.signature import is_hdf5
 from convgrad_cli.storage.sink import OrderedSink
 
@@ -78,11 +79,14 @@ class NpyTarget:
     def check_layout(self, shape: tuple[int, ...]) -> None:
         """There is only one layout."""
 
+    def chunks(self, shape: tuple[int, ...]) -> None:
+        """There are none."""
+
     @contextmanager
     def open(self, shape: tuple[int, ...], dtype: DType, attributes: Mapping[str, str]) -> Iterator[Sink]:
         """Sink for the array's rows. A .npy file has no place for attributes."""
         with self._file() as file:
-            sink = _NpySink(file, str(self.address), shape, dtype)
+            sink = _NpySink(file, str(self.address), shape, dtype, in_order=self.streams)
             yield sink
             sink.finish()
 
@@ -108,19 +112,37 @@ class NpyTarget:
 
 
 class _NpySink(OrderedSink):
-    def __init__(self, file: BinaryIO, label: str, shape: tuple[int, ...], dtype: DType) -> None:
+    def __init__(
+        self, file: BinaryIO, label: str, shape: tuple[int, ...], dtype: DType, *, in_order: bool
+    ) -> None:
         super().__init__(shape, dtype)
         self._file = file
         self._label = label
-        self._write_all(memoryview(_header(shape, dtype)))
+        self._in_order = in_order
+        header = _header(shape, dtype)
+        self._start = len(header)
+        self._written = 0
+        self._write_all(memoryview(header), 0)
 
-    def _write(self, start: int, block: Array) -> None:
-        self._write_all(block.reshape(-1).view(np.uint8).data)
+    def _write(self, part: tuple[range, ...], axis: int, block: Array) -> None:
+        data = block.reshape(-1).view(np.uint8).data
+        length, places = runs(part, self.shape)
+        size = block.itemsize
+        for number, place in enumerate(places):
+            run = data[number * length * size : (number + 1) * length * size]
+            self._write_all(run, self._start + place * size)
 
-    def _write_all(self, data: memoryview) -> None:
+    def _write_all(self, data: memoryview, place: int) -> None:
+        if self._in_order and place != self._written:
+            raise ValueError(f"a stream has no way back to byte {place} from {self._written}")
+        self._written = place + len(data)
         with storage_errors(self._label, "cannot be written"):
             while data:  # one write takes at most 2 GiB, and what a full disk still has room for
-                data = data[self._file.write(data) :]
+                if self._in_order:
+                    done = self._file.write(data)
+                else:
+                    done = os.pwrite(self._file.fileno(), data, place)
+                data, place = data[done:], place + done
 
 
 def _header(shape: tuple[int, ...], dtype: DType) -> bytes:

@@ -56,7 +56,7 @@ def compute(input: Array, out_backprop: Array, problem: Problem, block: Block, s
     n, _, _, channels = input.shape
     runs, columns = starts(width), len(block.columns)
     padded = _padded(input, problem, block, scratch)
-    gradients = _repeated(out_backprop[..., 0], problem, block, scratch)
+    gradients = _repeated(out_backprop, problem, block, scratch)
     numbers = columns * width.stride * channels
     image, line, one = padded.strides[0], padded.strides[1], padded.itemsize
     share = np.empty((height.kernel, width.kernel, channels, 1))
@@ -87,9 +87,9 @@ def _padded(input: Array, problem: Problem, block: Block, scratch: Scratch) -> A
 
 
 def _repeated(out_backprop: Array, problem: Problem, block: Block, scratch: Scratch) -> Array:
-    """Return (n, rows, columns*s*c) of (n, h, w, c): as it lies if that will do."""
+    """Return (n, rows, columns*s*c) of (n, h, w, c, 1): as it lies if that will do."""
     rows, columns, stride = block.rows, block.columns, problem.width.stride
-    some = out_backprop[:, rows.start : rows.stop, columns.start : columns.stop]
+    some = out_backprop[:, rows.start : rows.stop, columns.start : columns.stop, :, 0]
     n, h, w, channels = some.shape
     if (
         stride == 1

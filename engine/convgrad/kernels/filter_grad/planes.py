@@ -221,4 +221,5 @@ KERNEL = FilterGradKernel(
     work=work,
     block_sizes=block_sizes,
     compute=compute,
+    halo=1,
 )

@@ -45,7 +45,6 @@ def compute(
     planes = to_float64(
         out_backprop[:, rows.start : rows.stop, columns.start : columns.stop].transpose(3, 4, 1, 0, 2)
     )  # (C, M, rows, n, columns)
-    by_channel = input.transpose(3, 1, 0, 2)  # (C, H, n, W)
     reach = width.wide_reach(columns)
     # With wide strides or dilations the taps of a row use few of the columns between them.
     together = len(reach) <= width.kernel * len(columns)
@@ -55,7 +54,7 @@ def compute(
         i = clip(i.start, i.stop, rows.start, rows.stop)
         if not i:
             continue
-        lines = by_channel[:, height.wide_slice(u, i)]
+        lines = input[:, height.wide_slice(u, i)].transpose(3, 1, 0, 2)  # (C, rows, n, W)
         shared = to_float64(lines[..., reach.start : reach.stop]) if together else None
         gradients = planes[:, :, i.start - rows.start : i.stop - rows.start]
         for v in range(width.kernel):

@@ -33,6 +33,7 @@ from convgrad.kernels.transposition import copy_pixels, swap_last_two
 from convgrad.problem import Problem
 from convgrad.scratch import Scratch
 
+from . import toom_cook
 from .kernel import TransposeKernel
 from .tiling import Terms, Tiling, meeting, tiling
 
@@ -268,4 +269,5 @@ KERNEL = TransposeKernel(
     block_sizes=block_sizes,
     prepare=prepare,
     compute=compute,
+    halo=toom_cook.MOST,
 )

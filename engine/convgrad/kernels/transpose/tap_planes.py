@@ -175,4 +175,5 @@ KERNEL = TransposeKernel(
     block_sizes=block_sizes,
     prepare=prepare,
     compute=compute,
+    halo=1,
 )

@@ -93,7 +93,7 @@ class Slabs:
         rows, chunked = shape.rows, CHUNK_ROOM * SLAB_BYTES
         room = SLAB_BYTES
         if memory is not None:
-            threads = max(min(threads, (memory - shape.fixed) // (2 * SCRATCH_BYTES)), 1)
+            threads = max(min(threads, (memory // 2 - shape.fixed) // max(shape.scratch, 1)), 1)
             # Two of each tensor are held, unless one slab is all there is.
             left = (memory - shape.fixed - threads * shape.scratch) // 2
             room, chunked = min(room, left), min(chunked, left)
@@ -173,10 +173,9 @@ class _Shape:
             self.fixed += 3 * 8 * plan.output.elements
         sizes = plan.block_sizes
         block = self.bytes(min(sizes.images, plan.batch), min(sizes.rows, self.rows))
-        # Kernels hold a few copies of what a block meets, in the dtype of the sums.
-        self.scratch = min(
-            SCRATCH_BYTES, 6 * block * plan.problem.working_dtype.itemsize // plan.output.dtype.itemsize
-        )
+        block *= plan.problem.working_dtype.itemsize // plan.output.dtype.itemsize
+        # Two copies, of a small block many more: what large kernels and many taps need beside.
+        self.scratch = min(2 * block + min(50 * block, SCRATCH_BYTES // 8), SCRATCH_BYTES)
 
     def bytes(self, images: int, rows: int) -> int:
         """Bytes of the tensors for so many images and rows at most."""

@@ -21,7 +21,7 @@ def shown(
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setattr(progress, "_PATIENCE", patience)
     monkeypatch.setenv("TERM", "xterm")
-    with progress.Progress(enabled=enabled) as bar:
+    with progress.Progress(total_bytes=10**6, quiet=not enabled) as bar:
         for done in range(1, 6):
             bar.update(done, 5)
     return stream.getvalue()

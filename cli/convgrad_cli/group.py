@@ -21,6 +21,7 @@ from .text import printable
 VERBS = {
     "transpose": "convgrad_cli.commands.transpose",
     "filter-grad": "convgrad_cli.commands.filter_grad",
+    "batch": "convgrad_cli.commands.batch",
 }
 
 #: Set by the shell's completion script.

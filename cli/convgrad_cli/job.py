@@ -80,6 +80,7 @@ class CommonOptions(NamedTuple):
     reverse_axes: bool
     threads: int | None
     memory: int | None
+    progress: str
     output: str | None
     overwrite: bool
     append: bool
@@ -154,17 +155,40 @@ def run(
     try:
         # A dry run leaves standard output to its tables.
         _check_streams({**named, "output": None} if options.dry_run else named, process)
-        target = None
-        if output is not None:
-            target = open_target(
-                output, overwrite=options.overwrite, append=options.append, hdf5=options.hdf5
-            )
-            process.streams_array = target.streams and not options.dry_run
-        with contextlib.ExitStack() as stack:
-            _plan_and_run(operation, named, target, {operation.sizes: sizes, **own}, options, reporter, stack)
+        perform(operation, named, {operation.sizes: sizes, **own}, options, reporter, process)
     except (ConvgradError, MemoryError) as error:
         reporter.refused(operation.verb, error, named)
         raise
+
+
+def perform(
+    operation: Operation,
+    named: Addresses,
+    own: dict[str, Any],
+    options: CommonOptions,
+    reporter: Reporter,
+    process: Process,
+) -> None:
+    """Run one job whose words are in order.
+
+    Parameters
+    ----------
+    operation : one of `OPERATIONS`
+    named : addresses of the operands and the output
+    own : parameters that only this operation has, under the library's names
+    options, reporter, process : of the job, its diagnostics, and the process
+
+    Raises
+    ------
+    ConvgradError, MemoryError
+        Whatever is wrong.
+    """
+    target, output = None, named["output"]
+    if output is not None:
+        target = open_target(output, overwrite=options.overwrite, append=options.append, hdf5=options.hdf5)
+        process.streams_array = target.streams and not options.dry_run
+    with contextlib.ExitStack() as stack:
+        _plan_and_run(operation, named, target, own, options, reporter, stack)
 
 
 def _plan_and_run(
@@ -200,7 +224,7 @@ def _plan_and_run(
     with (
         unwinding(),
         target.open(plan.output.shape, plan.output.dtype, attributes) as sink,
-        Progress(enabled=not reporter.quiet) as progress,
+        Progress(options.progress, total_bytes=plan.total_bytes, quiet=reporter.quiet) as progress,
     ):
         checksummed = Checksummed(sink, wanted=not reporter.silent, data_format=plan.data_format)
 

@@ -168,6 +168,25 @@ operand_reading = [
     ),
 ]
 
+memory = click.option(
+    "--memory",
+    type=MemoryType(),
+    envvar="CONVGRAD_MEMORY",
+    show_envvar=True,
+    metavar="SIZE",
+    help="Budget for the whole process, such as 512M, 2G (decimal) or 512Mi (binary); half of what is "
+    "available where left out. What is larger is read and written part by part. "
+    "The result is the same to the bit.",
+)
+
+progress = click.option(
+    "--progress",
+    type=click.Choice(["auto", "plain", "none"]),
+    default="auto",
+    show_default=True,
+    help="A bar on a terminal and nothing elsewhere; a line now and then on standard error; or nothing.",
+)
+
 computing = [
     click.option(
         "--threads",
@@ -178,16 +197,8 @@ computing = [
         help="Threads that compute; one for each core this process may use where left out. "
         "The result is the same to the bit.",
     ),
-    click.option(
-        "--memory",
-        type=MemoryType(),
-        envvar="CONVGRAD_MEMORY",
-        show_envvar=True,
-        metavar="SIZE",
-        help="Budget for the whole process, such as 512M, 2G (decimal) or 512Mi (binary); half of what is "
-        "available where left out. What is larger is read and written part by part. "
-        "The result is the same to the bit.",
-    ),
+    memory,
+    progress,
 ]
 
 output = [
@@ -208,21 +219,25 @@ output = [
     click.option("--shuffle", is_flag=True, help="HDF5: shuffle bytes before compression."),
 ]
 
+report_format = click.option(
+    "--format",
+    "report_format",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="Tables, or JSON: one object for each job.",
+)
+quiet = click.option("-q", "--quiet", is_flag=True, help="No tables, notes or progress; errors only.")
+debug = click.option(
+    "--debug", is_flag=True, expose_value=False, is_eager=True, callback=_debug, help="Show tracebacks."
+)
+
 diagnostics = [
     click.option("-n", "--dry-run", is_flag=True, help="Read headers only and print the plan."),
-    click.option(
-        "--format",
-        "report_format",
-        type=click.Choice(["table", "json"]),
-        default="table",
-        show_default=True,
-        help="Shape tables, or one JSON object.",
-    ),
-    click.option("-q", "--quiet", is_flag=True, help="No tables, notes or progress; errors only."),
+    report_format,
+    quiet,
     click.option("-v", "--verbose", is_flag=True, help="Kernel, blocks, memory and times on standard error."),
-    click.option(
-        "--debug", is_flag=True, expose_value=False, is_eager=True, callback=_debug, help="Show tracebacks."
-    ),
+    debug,
 ]
 
 

@@ -70,7 +70,7 @@ class Reporter:
                 f"{sizes.channels} channels"
             )
         if self._as_json:
-            self._json({**_as_dict(verb, way, addresses), "dry_run": True})
+            self._json({**plan_as_dict(verb, way, addresses), "dry_run": True})
             return
         self._tables(plan.report, addresses)
         self._line(f"plan: {_in_words(way)}; nothing computed")
@@ -82,7 +82,7 @@ class Reporter:
             self._aside(f"convgrad: {_in_words(way)}; {seconds:.3f} s")
         if self._as_json:
             result = summary.to_dict()
-            self._json({**_as_dict(verb, way, addresses), "dry_run": False, "result": result})
+            self._json({**plan_as_dict(verb, way, addresses), "dry_run": False, "result": result})
             return
         self._tables(plan.report, addresses)
         unusual = f"  not finite: {summary.non_finite:,}" if summary.non_finite else ""
@@ -144,7 +144,8 @@ def _in_words(way: Way) -> str:
     return words
 
 
-def _as_dict(verb: str, way: Way, addresses: Addresses) -> dict[str, Any]:
+def plan_as_dict(verb: str, way: Way, addresses: Addresses) -> dict[str, Any]:
+    """Return a job's plan as JSON can hold it."""
     slabs, plan = way.slabs, way.slabs.plan
     return {
         "command": verb,

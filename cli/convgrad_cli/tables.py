@@ -19,6 +19,8 @@ from convgrad.shapes import AXIS_HEADINGS, axis_cells
 from .text import printable
 
 _WRONG = "bold red"
+#: Headings of columns of words.
+_WORDS = ("address", "shape", "dtype", "command", "output", "status", "reason")
 
 
 def print_tables(report: ShapeReport, addresses: dict[str, str | None], stream: TextIO) -> None:
@@ -30,7 +32,11 @@ def print_tables(report: ShapeReport, addresses: dict[str, str | None], stream: 
     addresses : address of each role
     stream : where to
     """
-    tables = [_tensors(report, addresses)] + [_geometry(report)] * bool(report.axes)
+    print_rich([_tensors(report, addresses)] + [_geometry(report)] * bool(report.axes), stream)
+
+
+def print_rich(tables: list[Table], stream: TextIO) -> None:
+    """Print tables, each with an empty line after it."""
     console = Console(file=stream, markup=False, emoji=False, highlight=False)
     # Asked of the stream itself: FORCE_COLOR makes Rich call anything a terminal.
     if not stream.isatty():
@@ -45,7 +51,7 @@ def print_tables(report: ShapeReport, addresses: dict[str, str | None], stream: 
 
 
 def _tensors(report: ShapeReport, addresses: dict[str, str | None]) -> Table:
-    table = _table("tensor", "address", "shape", "dtype", "bytes")
+    table = plain_table("tensor", "address", "shape", "dtype", "bytes")
     for tensor in report.tensors:
         table.add_row(
             tensor.role,
@@ -66,16 +72,17 @@ def _labelled_shape(tensor: Tensor) -> Text:
 
 
 def _geometry(report: ShapeReport) -> Table:
-    table = _table(*AXIS_HEADINGS)
+    table = plain_table(*AXIS_HEADINGS)
     for axis in report.axes:
         table.add_row(*(Text(cell, _WRONG if cell.endswith("!") else "") for cell in axis_cells(axis)))
     return table
 
 
-def _table(*headings: str) -> Table:
+def plain_table(*headings: str) -> Table:
+    """Return an empty table in the one style there is."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     for number, heading in enumerate(headings):
         # Sizes are compared down a column, so they are set right; words left.
-        words = number == 0 or heading in ("address", "shape", "dtype")
+        words = number == 0 or heading in _WORDS
         table.add_column(heading, justify="left" if words else "right", overflow="fold")
     return table

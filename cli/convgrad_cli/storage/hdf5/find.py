@@ -29,7 +29,7 @@ def find_dataset(file: h5py.File, address: Address) -> tuple[h5py.Dataset, Addre
     """
     if address.dataset is None:
         try:
-            paths = _dataset_paths(file)
+            paths = dataset_paths(file)
         except (KeyError, RuntimeError) as error:
             raise StorageError(f"{address}: damaged HDF5 file: {reason(error)}") from error
         if len(paths) != 1:
@@ -46,7 +46,7 @@ def find_dataset(file: h5py.File, address: Address) -> tuple[h5py.Dataset, Addre
     return found, address
 
 
-def _dataset_paths(group: h5py.Group) -> list[str]:
+def dataset_paths(group: h5py.Group) -> list[str]:
     """Paths of all datasets below a group, each once: soft and external links are not followed."""
     prefix = group.name.rstrip("/")
     paths: list[str] = []
@@ -61,7 +61,7 @@ def _dataset_paths(group: h5py.Group) -> list[str]:
 
 def _listing(group: h5py.Group, address: Address, what: str) -> AddressError:
     """Error that lists the datasets below a group by addresses that can be pasted back."""
-    paths = _dataset_paths(group)
+    paths = dataset_paths(group)
     if not paths:
         return AddressError(f"{address}: {what} holds no dataset")
     # Through an external link, paths in the other file go below the address as given.
@@ -105,5 +105,5 @@ def _why_not_found(file: h5py.File, address: Address) -> ConvgradError:
 def _suggestion(file: h5py.File, address: Address) -> str | None:
     """Datasets whose path is close to the one asked for."""
     wanted = "/" + (address.dataset or "").strip("/")
-    close = difflib.get_close_matches(wanted, _dataset_paths(file))
+    close = difflib.get_close_matches(wanted, dataset_paths(file))
     return "did you mean " + " or ".join(f"{address.file}::{path}" for path in close) if close else None

@@ -1,0 +1,105 @@
+"""What earlier runs of a manifest made, so that a run need not make it again.
+
+The ledger lies beside the manifest, a line of JSON for each result. A result is up to date if the ledger says
+that it was made by the same operation with the same parameters from the same addresses, the operands' files
+still have the size and time of change that they had, and the result is there: a .npy file with the size and
+time it was left with, a dataset that still says it was made so. What a killed run left of a line is no line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from convgrad_cli.address import parse_address
+from convgrad_cli.storage.atomic import replacing
+
+
+class Ledger:
+    """The ledger of one manifest.
+
+    Parameters
+    ----------
+    manifest : path of the manifest
+    """
+
+    def __init__(self, manifest: str) -> None:
+        path = Path(manifest)
+        self.path = path.with_name(f".{path.name}.convgrad-done")
+        self._made: dict[str, Any] = {}
+        lines = 0
+        with contextlib.suppress(OSError), self.path.open("rb") as file:
+            for line in file:
+                lines += 1
+                with contextlib.suppress(ValueError, KeyError, TypeError):
+                    entry = json.loads(line)
+                    self._made[entry["output"]] = entry["made"]
+        self._stale = lines > 2 * len(self._made) + 100
+
+    def up_to_date(self, output: str, recipe: list[Any], operands: Iterable[str]) -> bool:
+        """Whether a result need not be made again; see the module."""
+        made = self._made.get(output)
+        if made is None or made.get("recipe") != recipe:
+            return False
+        return bool(made["operands"] == _states(operands) and made["result"] == _result(output))
+
+    def made_before(self, output: str) -> bool:
+        """Whether what lies at an address is what an earlier run left there, so that it may be replaced."""
+        made = self._made.get(output)
+        return made is not None and made.get("result") == _result(output)
+
+    def entry(self, output: str, recipe: list[Any], operands: Iterable[str]) -> dict[str, Any]:
+        """Return the entry of a result that has just been made."""
+        return {"recipe": recipe, "operands": _states(operands), "result": _result(output)}
+
+    def add(self, output: str, made: dict[str, Any]) -> None:
+        """Write down a result at once. If that is impossible, the next run makes it again."""
+        self._made[output] = made
+        line = json.dumps({"output": output, "made": made}) + "\n"
+        with contextlib.suppress(OSError):
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+            try:
+                os.write(descriptor, line.encode())
+            finally:
+                os.close(descriptor)
+
+    def tidy(self) -> None:
+        """Leave one line for each result where most are outdated."""
+        if self._stale:
+            with (
+                contextlib.suppress(OSError),
+                replacing(str(self.path), str(self.path), overwrite=True) as new,
+            ):
+                lines = (json.dumps({"output": o, "made": made}) + "\n" for o, made in self._made.items())
+                new.write_text("".join(lines))
+
+
+def _states(addresses: Iterable[str]) -> list[Any]:
+    return [_state(parse_address(address).file) for address in addresses]
+
+
+def _state(file: str) -> list[int] | None:
+    try:
+        found = os.stat(file)  # noqa: PTH116
+    except OSError:
+        return None
+    return [found.st_size, found.st_mtime_ns]
+
+
+def _result(output: str) -> Any:
+    """Return what tells a result from another: of a dataset what it says of its origin."""
+    address = parse_address(output)
+    if address.dataset is None or not Path(address.file).exists():
+        return _state(address.file)
+    import h5py
+
+    try:
+        with h5py.File(address.file, "r", locking="best-effort") as file:
+            dataset = file[address.dataset]
+            return [list(dataset.shape), {name: str(value) for name, value in dataset.attrs.items()}]
+    except (OSError, KeyError, RuntimeError, AttributeError, TypeError):
+        return None

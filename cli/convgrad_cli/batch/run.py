@@ -1,0 +1,160 @@
+"""Running the jobs of a batch: one after the other, or in several processes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from typing import Any
+
+from convgrad import ConvgradError
+from convgrad.execution import available_cores
+from convgrad_cli.errors import StorageError
+from convgrad_cli.interrupts import Unwound, check
+from convgrad_cli.job import OPERATIONS, CommonOptions, perform
+from convgrad_cli.memory import FRACTION, available_bytes
+from convgrad_cli.process import Process
+
+from .ledger import Ledger
+from .manifest import COMMANDS
+from .tasks import Outcome, Task, grouped
+
+
+class _Quiet:
+    """Stands in for a reporter: a batch has one table for all jobs. Keeps a plan that is shown."""
+
+    quiet = silent = True
+
+    def __init__(self) -> None:
+        self.plan: dict[str, Any] | None = None
+
+    def notes(self, notes: Any) -> None:
+        """Leave out what a job would note."""
+
+    def planned(self, verb: str, way: Any, addresses: Any) -> None:
+        """Keep the plan of a dry run."""
+        from convgrad_cli.report import plan_as_dict
+
+        way.check()
+        self.plan = plan_as_dict(verb, way, addresses)
+
+    def done(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+def attempt(task: Task, ledger: Ledger, *, dry_run: bool = False, memory: int | None = None) -> Outcome:
+    """Run one job; whatever goes wrong with it is its outcome.
+
+    Parameters
+    ----------
+    task : the job
+    ledger : of the manifest
+    dry_run : only plan it
+    memory : bytes for the whole process, where the job does not say
+    """
+    started = time.perf_counter()
+    try:
+        if ledger.up_to_date(task.output, task.recipe, task.operands):
+            return Outcome("skipped", time.perf_counter() - started)
+        replaced = ["--overwrite"] if ledger.made_before(task.output) else []
+        dry = ["--dry-run"] if dry_run else []
+        words = [*task.words, *replaced, *dry, "-o", task.output, "--", *task.operands]
+        quiet = _Quiet()
+        _perform(task.verb, words, quiet, memory)
+        seconds = time.perf_counter() - started
+        if dry_run:
+            return Outcome("planned", seconds, plan=quiet.plan)
+        made = ledger.entry(task.output, task.recipe, task.operands)
+        return Outcome("done", seconds, made=made)
+    except ConvgradError as error:
+        candidates = "; ".join(getattr(error, "candidates", ()))
+        message = f"{error.message} {candidates}".strip()
+        return Outcome("failed", time.perf_counter() - started, message, error.hint)
+    except MemoryError as error:
+        return Outcome("failed", time.perf_counter() - started, f"not enough memory: {error}")
+    except OSError as error:
+        problem = StorageError(f"{error.filename or task.output}: {error.strerror or error}")
+        return Outcome("failed", time.perf_counter() - started, problem.message)
+    except Exception as error:
+        check()  # what became of an interrupt on the way is of no interest
+        return Outcome(
+            "failed", time.perf_counter() - started, f"internal error: {type(error).__name__}: {error}"
+        )
+
+
+def _perform(verb: str, words: list[str], quiet: _Quiet, memory: int | None) -> None:
+    operation = OPERATIONS[verb]
+    given = dict(COMMANDS[verb].make_context(verb, words, obj=Process()).params)
+    addresses = {role: str(given.pop(role)) for role in operation.roles}
+    own = {operation.sizes: given.pop(operation.sizes)}
+    if "fast" in given:
+        own["fast"] = given.pop("fast")
+    options = CommonOptions(**given)
+    if options.memory is None:
+        options = options._replace(memory=memory)
+    named = {**addresses, "output": options.output}
+    perform(operation, named, own, options, quiet, Process())  # type: ignore[arg-type]
+
+
+def run_here(
+    tasks: list[Task], ledger: Ledger, *, dry_run: bool, memory: int | None
+) -> Generator[tuple[int, Outcome], None, None]:
+    """Yield the number and outcome of each job, one after the other."""
+    for number, task in enumerate(tasks):
+        yield number, attempt(task, ledger, dry_run=dry_run, memory=memory)
+
+
+def run_in_processes(
+    tasks: list[Task], manifest: str, *, workers: int, dry_run: bool, memory: int | None
+) -> Generator[tuple[int, Outcome], None, None]:
+    """Yield the number and outcome of each job as they end, from `workers` processes.
+
+    A worker that dies takes the jobs that were under way with it; they fail, and so do those not yet begun.
+    """
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from concurrent.futures.process import BrokenProcessPool
+
+    groups = grouped(list(enumerate(tasks)))
+    if memory is None and (available := available_bytes()) is not None:
+        memory = int(FRACTION * available)
+    share = None if memory is None else memory // workers
+    context = multiprocessing.get_context("spawn")
+    threads = max(available_cores() // workers, 1)
+    pool = ProcessPoolExecutor(workers, context, _begin_worker, (manifest, threads))
+    try:
+        # Not all at once: what is queued is not easily taken back.
+        waiting = {pool.submit(_work, group, dry_run, share): group for group in groups}
+        for future in as_completed(waiting):
+            try:
+                yield from future.result()
+            except BrokenProcessPool:
+                for number, _ in waiting[future]:
+                    yield number, Outcome("failed", 0.0, "the process that worked on it died")
+    finally:
+        for child in multiprocessing.active_children():
+            child.terminate()
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+_worker_ledger: Ledger | None = None
+
+
+def _begin_worker(manifest: str, threads: int) -> None:
+    import os
+    import signal
+
+    global _worker_ledger
+    os.environ.setdefault("CONVGRAD_THREADS", str(threads))
+    _worker_ledger = Ledger(manifest)
+    # Ctrl-C goes to the whole group; the process that began the batch decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _work(group: list[tuple[int, Task]], dry_run: bool, memory: int | None) -> list[tuple[int, Outcome]]:
+    assert _worker_ledger is not None
+    try:
+        return [
+            (number, attempt(task, _worker_ledger, dry_run=dry_run, memory=memory)) for number, task in group
+        ]
+    except Unwound as signalled:
+        raise SystemExit(signalled.status) from None

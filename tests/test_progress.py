@@ -28,7 +28,34 @@ def shown(
 
 
 def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "100%" in shown(monkeypatch, Terminal(), patience=0)
+    text = shown(monkeypatch, Terminal(), patience=0)
+    assert "5 of 5 blocks" in text
+    assert "1.0/1.0 MB" in text
+
+
+def test_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One now and then, and the last."""
+    stream, clock = io.StringIO(), [0.0]
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    with progress.Progress("plain", total_bytes=1000) as plain:
+        for done in range(1, 11):
+            clock[0] += 1
+            plain.update(done, 10)
+    lines = stream.getvalue().splitlines()
+    assert lines == [
+        "convgrad: 5 of 10 blocks, 500 of 1,000 bytes, 0 MB/s, 5 s left",
+        "convgrad: 10 of 10 blocks, 1,000 of 1,000 bytes, 0 MB/s, 0 s left",
+    ]
+
+
+@pytest.mark.parametrize(("kind", "quiet"), [("none", False), ("plain", True), ("auto", True)])
+def test_nothing_if_so_asked(kind: str, quiet: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with progress.Progress(kind, total_bytes=1, quiet=quiet) as silent:
+        silent.update(1, 1)
+    assert stream.getvalue() == ""
 
 
 def test_none_before_it_is_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,8 @@ from typing import Any
 from .process import HUNG_UP, INTERRUPTED, TERMINATED
 
 _signalled: list[int] = []
+#: Names of files that must not be left behind.
+temporaries: set[str] = set()
 _STATUS = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED, signal.SIGHUP: HUNG_UP}
 
 
@@ -34,11 +36,16 @@ def _leave(signum: int, frame: FrameType | None) -> None:
 
 
 def _unwind(signum: int, frame: FrameType | None) -> None:
-    # Once only: another one would interrupt the cleaning up, which is short.
-    if not _signalled:
-        _signalled.append(_STATUS[signal.Signals(signum)])
-        if not _importing(frame):
-            check()
+    status = _STATUS[signal.Signals(signum)]
+    if _signalled:
+        # Somebody is impatient: the least of cleaning up, and out.
+        for path in tuple(temporaries):
+            with contextlib.suppress(OSError):
+                os.unlink(path)  # noqa: PTH108
+        os._exit(status)
+    _signalled.append(status)
+    if not _importing(frame):
+        check()
 
 
 def _importing(frame: FrameType | None) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,7 +14,7 @@ from convgrad.dtypes import dtype_from_name, round_to, to_float64
 
 from .errors import AddressError
 from .storage import Source, open_source
-from .storage.protocols import box
+from .storage.protocols import box, pieces
 
 #: Elements converted at a time, so that a cast needs little more than its result.
 _PIECE = 2**20
@@ -158,31 +157,11 @@ class Cast:
 
     def read_into(self, key: Any, out: npt.NDArray[Any]) -> None:
         """Fill a C-contiguous array of this dtype with a part."""
-        for part, place in self._pieces(box(key, self.shape), out, 0):
-            values = np.ascontiguousarray(self._operand[part]).reshape(-1)
-            converted = place.reshape(-1)
+        for part, place in pieces(box(key, self.shape), self.chunks, _PIECE):
+            values = self._operand[tuple(slice(one.start, one.stop) for one in part)]
+            values, converted = np.ascontiguousarray(values).reshape(-1), out[place].reshape(-1)
             for at in range(0, values.size, _PIECE):
                 converted[at : at + _PIECE] = self._converted(values[at : at + _PIECE])
-
-    def _pieces(
-        self, part: tuple[range, ...], out: npt.NDArray[Any], axis: int
-    ) -> Iterator[tuple[tuple[slice, ...], npt.NDArray[Any]]]:
-        """Cut a part into whole chunks along its axes until a piece has few elements."""
-        each = math.prod(map(len, part[axis + 1 :])) if part else 0
-        step = self.chunks[axis] if self.chunks else 1
-        step *= max(_PIECE // max(step * each, 1), 1)
-        if not part or (len(part[axis]) == 1 and axis + 1 < len(part)):
-            yield from self._pieces(part, out, axis + 1) if part else ()
-            return
-        whole, first = part[axis], part[axis].start
-        while first < whole.stop:
-            last = min(first - first % step + step, whole.stop)
-            piece = tuple(
-                slice(one.start, one.stop) for one in (*part[:axis], range(first, last), *part[axis + 1 :])
-            )
-            place = out[(slice(None),) * axis + (slice(first - whole.start, last - whole.start),)]
-            yield piece, place
-            first = last
 
     def _converted(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if self.dtype.name == "bfloat16":

@@ -1,11 +1,12 @@
 """Replacing a file all at once: written beside under another name, flushed to disk, renamed over the target.
 
 Whatever happens, the target is what it was before or complete. Only a process killed outright leaves its
-temporary behind, under a name that says what it is.
+temporary behind, under a name that says what it is; the next job that writes the same target removes it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from convgrad_cli.errors import AddressError, OutputExistsError
+from convgrad_cli.interrupts import temporaries
 
 from .failures import storage_errors
 
@@ -93,11 +95,10 @@ def replacing(file: str, label: str, *, overwrite: bool) -> Iterator[Path]:
         The temporary cannot be made, flushed to disk, or renamed.
     """
     target = real_path(file)
-    temporary = beside(target, f".{os.urandom(8).hex()}.convgrad-tmp")
+    with storage_errors(label, "cannot be written"):
+        temporary, lock = _create(target)
+    temporaries.add(str(temporary))
     try:
-        # Inside: an interrupt may come as soon as it is there. The name is nobody else's.
-        with storage_errors(label, "cannot be written"):
-            _create(temporary, target)
         yield temporary
         with storage_errors(label, "cannot be written"):
             _flush(temporary)
@@ -109,15 +110,75 @@ def replacing(file: str, label: str, *, overwrite: bool) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+    finally:
+        os.close(lock)
+        temporaries.discard(str(temporary))
     # The rename is an entry of the folder. Some network file systems cannot flush folders; the file is whole.
     with suppress(OSError):
         _flush(target.parent)
 
 
-def _create(temporary: Path, target: Path) -> None:
+def _create(target: Path) -> tuple[Path, int]:
+    """Create a temporary beside `target`, and remove those that killed processes have left.
+
+    They are numbered from 0, so that a few names are all that is looked for. Who works on one holds its lock;
+    a lock that can be had is that of a process that is gone.
+
+    Returns
+    -------
+    the temporary, and a descriptor that holds its lock
+    """
     # At no time readable to more people than the target; writable to us even if the target is not.
     mode = stat.S_IMODE(target.stat().st_mode) | stat.S_IRUSR | stat.S_IWUSR if target.exists() else 0o666
-    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
+    number, mine = 0, None
+    while True:
+        path = beside(target, f".{number}.convgrad-tmp")
+        if mine is None:
+            # An interrupt may come as soon as it is there.
+            temporaries.add(str(path))
+            with suppress(FileExistsError):
+                descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode)
+                if _locked(descriptor) and not _is_there(path, descriptor):
+                    os.close(descriptor)  # taken for a leftover before it was locked
+                    continue
+                mine = path, descriptor
+            if mine is None:
+                temporaries.discard(str(path))
+        elif not path.exists():
+            return mine
+        if mine is None or mine[0] != path:
+            _remove_leftover(path)
+            if mine is None and not path.exists():
+                continue
+        number += 1
+
+
+def _remove_leftover(path: Path) -> None:
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDWR)
+        try:
+            if _locked(descriptor, or_raise=True) and _is_there(path, descriptor):
+                path.unlink()
+        finally:
+            os.close(descriptor)
+
+
+def _locked(descriptor: int, *, or_raise: bool = False) -> bool:
+    """Lock a file for as long as `descriptor` is open; False where the file system has no locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        if or_raise:
+            raise
+        return False
+    return True
+
+
+def _is_there(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def _flush(path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias
@@ -170,3 +171,26 @@ def runs(part: tuple[range, ...], shape: tuple[int, ...]) -> tuple[int, Iterator
     return length, (
         inside + sum(place * stride for place, stride in zip(each, strides, strict=False)) for each in places
     )
+
+
+def pieces(
+    part: tuple[range, ...], chunks: tuple[int, ...] | None, elements: int
+) -> Iterator[tuple[tuple[range, ...], tuple[slice, ...]]]:
+    """Cut a part along its first axis of more than one position, into whole chunks of about so many elements.
+
+    Yields
+    ------
+    The piece, and where it lies within the part: contiguously.
+    """
+    axis = next((axis for axis, along in enumerate(part) if len(along) != 1), len(part) - 1)
+    if axis < 0:
+        yield part, ()
+        return
+    step = chunks[axis] if chunks else 1
+    step *= max(elements // max(step * math.prod(map(len, part[axis + 1 :])), 1), 1)
+    whole, first = part[axis], part[axis].start
+    while first < whole.stop:
+        last = min(first - first % step + step, whole.stop)
+        here = slice(first - whole.start, last - whole.start)
+        yield (*part[:axis], range(first, last), *part[axis + 1 :]), (slice(None),) * axis + (here,)
+        first = last

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from convgrad_cli.interrupts import temporaries
 from convgrad_cli.storage.atomic import beside, real_path
 from convgrad_cli.storage.failures import storage_errors
 from convgrad_cli.text import printable
@@ -32,9 +33,11 @@ def exclusive(file: str, label: str) -> Iterator[None]:
     path = beside(real_path(file), ".convgrad-lock")
     with storage_errors(label, "cannot be locked"):
         descriptor = _acquire(path, label)
+    temporaries.add(str(path))
     try:
         yield
     finally:
+        temporaries.discard(str(path))
         # Removed before it is let go, so that nobody can hold the lock of a removed file and believe in it.
         path.unlink(missing_ok=True)
         os.close(descriptor)

@@ -12,9 +12,10 @@ from h5py import h5s, h5t
 
 from convgrad_cli.address import Address
 from convgrad_cli.errors import StorageError
+from convgrad_cli.interrupts import check
 from convgrad_cli.storage.elements import is_bfloat16, read_dtype
 from convgrad_cli.storage.failures import storage_errors
-from convgrad_cli.storage.protocols import Source, box
+from convgrad_cli.storage.protocols import Source, box, pieces
 
 from .elsewhere import require_sources
 from .file import open_hdf5
@@ -25,6 +26,7 @@ from .types import element_dtype
 if TYPE_CHECKING:
     from convgrad_cli.storage.protocols import Array
 
+_PIECE_BYTES = 1 << 24
 _MATLAB_NOTE = "MATLAB v7.3 stores axes in reverse order; --reverse-axes reads them as MATLAB shows them"
 
 
@@ -83,13 +85,14 @@ class Hdf5Source(Source):
         """Fill a C-contiguous array of this dtype with a part."""
         part = box(key, self.shape)
         with storage_errors(self.address, "cannot be read"):
-            if not out.size:
-                pass
-            elif self._raw_bits:
-                self._read_bits(part, out.view(np.uint16))
-            else:
-                where = tuple(slice(one.start, one.stop) for one in part)
-                self._dataset.read_direct(out.view(self._stored.newbyteorder("=")), where)
+            # In pieces of whole chunks, between which an interrupt is heard: decompressing takes its time.
+            for piece, place in pieces(part, self.chunks, _PIECE_BYTES // out.itemsize) if out.size else ():
+                check()
+                if self._raw_bits:
+                    self._read_bits(piece, out[place].view(np.uint16))
+                else:
+                    where = tuple(slice(one.start, one.stop) for one in piece)
+                    self._dataset.read_direct(out[place].view(self._stored.newbyteorder("=")), where)
             size = os.fstat(self._descriptor).st_size
         # HDF5 reads zeros where a file has ended meanwhile.
         if size < self._size:

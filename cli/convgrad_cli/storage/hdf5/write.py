@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import h5py
-import numpy as np
 from h5py import h5s
 
 from convgrad_cli.address import Address
 from convgrad_cli.errors import AddressError
+from convgrad_cli.interrupts import check
 from convgrad_cli.storage.atomic import check_place, is_written_directly, replacing
 from convgrad_cli.storage.elements import is_bfloat16
 from convgrad_cli.storage.failures import storage_errors
-from convgrad_cli.storage.protocols import Hdf5Options, Sink
+from convgrad_cli.storage.protocols import Hdf5Options, Sink, pieces
 from convgrad_cli.storage.signature import is_hdf5
 from convgrad_cli.storage.sink import OrderedSink
 
@@ -170,18 +170,11 @@ class _Hdf5Sink(OrderedSink):
 
     def _write(self, part: tuple[range, ...], axis: int, block: Array) -> None:
         # In pieces of whole chunks, between which an interrupt is heard: compressing takes its time.
-        step = self.chunks[axis] if self.chunks else 1
-        each = max(block.nbytes // len(part[axis]), 1)
-        step = max(_PIECE_BYTES // each // step, 1) * step
-        whole, first = part[axis], part[axis].start
-        while first < whole.stop:
-            last = min(first - first % step + step, whole.stop)
-            piece = (slice(None),) * axis + (slice(first - whole.start, last - whole.start),)
-            self._write_piece((*part[:axis], range(first, last), *part[axis + 1 :]), block[piece])
-            first = last
+        for piece, place in pieces(part, self.chunks, _PIECE_BYTES // block.itemsize):
+            check()
+            self._write_piece(piece, block[place])
 
     def _write_piece(self, part: tuple[range, ...], block: Array) -> None:
-        block = np.ascontiguousarray(block)
         memory = h5s.create_simple(block.shape)
         selection = self._dataset.get_space()
         selection.select_hyperslab(tuple(one.start for one in part), block.shape)

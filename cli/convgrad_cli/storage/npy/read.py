@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from convgrad_cli.errors import StorageError
+from convgrad_cli.interrupts import check
 from convgrad_cli.storage.elements import from_disk, read_dtype
 from convgrad_cli.storage.failures import storage_errors
 from convgrad_cli.storage.protocols import Source, box, runs
@@ -18,7 +19,7 @@ from .header import NpyHeader, read_header
 if TYPE_CHECKING:
     from convgrad_cli.storage.protocols import Array
 
-_PIECE_BYTES = 1 << 20
+_PIECE_BYTES, _READ_BYTES = 1 << 20, 1 << 25
 
 
 def open_npy(file: BinaryIO, address: str, *, seekable: bool, as_bfloat16: bool) -> Source:
@@ -104,8 +105,9 @@ class _NpyBlocks(_Npy):
             out.byteswap(inplace=True)
 
     def _fill(self, space: memoryview, place: int) -> None:
-        # One read returns at most 2 GiB.
-        while space and (more := os.preadv(self._file.fileno(), [space], place)):
+        # In pieces, between which an interrupt is heard: disks may be slow.
+        while space and (more := os.preadv(self._file.fileno(), [space[:_READ_BYTES]], place)):
+            check()
             space, place = space[more:], place + more
         if space:
             size = os.fstat(self._file.fileno()).st_size - self._header.data_start

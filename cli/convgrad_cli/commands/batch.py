@@ -11,7 +11,12 @@ from convgrad_cli import options
     "batch",
     short_help="Many jobs from a manifest; what is up to date is skipped.",
     epilog="""\b
-Example, jobs.toml:
+Examples:
+  convgrad batch jobs.toml --dry-run
+  convgrad batch jobs.toml --workers 2 --format json
+
+\b
+jobs.toml:
   [defaults]
   operation = "filter-grad"
   filter_sizes = [3, 3]
@@ -24,9 +29,6 @@ Example, jobs.toml:
   out_backprop = "acts.h5::/layers/{name}/out_backprop"
   output = "dw.h5::/{name}"
   append = true
-Then:
-  convgrad batch jobs.toml --dry-run
-  convgrad batch jobs.toml
 
 \b
 Keys are the commands' option names: strides = 2, padding = "SAME", data_format, as, cast, ...

@@ -6,7 +6,7 @@ BENCH := .venv-bench
 PIP_FLAGS := --quiet --disable-pip-version-check
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-oldest lint docs bench bench-choice bench-streams wheel clean
+.PHONY: help demo test test-oldest lint docs bench bench-choice bench-streams torture wheel clean
 
 help:
 	@echo "make demo         compute the samples and say how far each result is from its stored value"
@@ -17,6 +17,7 @@ help:
 	@echo "make bench        start-up, memory, speed against TensorFlow, PyTorch and ONNX Runtime, as ratios"
 	@echo "make bench-choice every kernel on 300 random problems: how good the plan's choice is"
 	@echo "make bench-streams files larger than the memory budget: time and peak, 40 GB of disk"
+	@echo "make torture      kill and interrupt jobs at 500 random moments, and look at what is there afterwards"
 	@echo "make wheel        build the wheel, install it alone and run a tiny job"
 	@echo "make clean        remove environments and caches"
 
@@ -49,6 +50,9 @@ bench-choice: $(VENV)/.developed
 
 bench-streams: $(VENV)/.developed
 	$(VENV)/bin/python tests/bench/streams.py $(STREAMS_FLAGS)
+
+torture: $(VENV)/.developed
+	$(VENV)/bin/python tests/torture.py $(TORTURE_FLAGS)
 
 wheel: $(VENV)/.developed
 	$(VENV)/bin/python tests/bare_install.py

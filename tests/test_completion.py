@@ -113,7 +113,7 @@ def test_every_address_is_completed(before: tuple[str, ...]) -> None:
     ("words", "expected"),
     [
         (("tr",), ["transpose"]),
-        (("",), ["transpose", "filter-grad"]),
+        (("",), ["transpose", "filter-grad", "batch"]),
         (("transpose", "--over"), ["--overwrite"]),
         (("filter-grad", "--filter"), ["--filter-sizes"]),
         (("transpose", "--filter"), []),

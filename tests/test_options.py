@@ -94,7 +94,7 @@ def no_computing(monkeypatch: pytest.MonkeyPatch) -> None:
         (("--format", "yaml"), ("--format", "yaml", "table", "json")),
         (("--nonsense",), ("--nonsense",)),
         (("--compression-level", "high"), ("--compression-level", "high")),
-        (("extra.npy",), ("extra.npy",)),
+        (("extra.npy",), ("2 inputs", "y.npy", "{stem}")),
     ],
     ids=lambda value: "_".join(value)[:40],
 )

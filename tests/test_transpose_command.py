@@ -134,3 +134,33 @@ def test_nan_reaches_only_what_contains_it(tmp_path: Path) -> None:
     nan = np.isnan(np.load(tmp_path / "y.npy")[0, :, :, 0])
     assert np.argwhere(nan).tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
     assert "not finite: 4" in done.stdout
+
+
+# Several inputs.
+
+
+def test_several_inputs_share_their_filters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(5)
+    inputs = {name: rng.standard_normal((1, 3, 4, 2)).astype(np.float32) for name in ("a", "b", "c")}
+    filters = rng.standard_normal((3, 3, 5, 2)).astype(np.float32)
+    names = [save(Path(f"{name}.npy"), array) for name, array in inputs.items()]
+    done = call(
+        "transpose", *names, save(Path("w.npy"), filters), "-s", "2", "-o", "y_{stem}.npy", "--format", "json"
+    )
+    assert len(done.succeeded().stdout.splitlines()) == 3
+    for name, array in inputs.items():
+        assert_matches(
+            np.load(f"y_{name}.npy"), *reference.transpose(array, filters, None, strides=2), np.float32
+        )
+
+
+@pytest.mark.parametrize("output", ["y.npy", "y_{stam}.npy"], ids=["one-name", "unknown-name"])
+def test_several_inputs_need_several_outputs(
+    output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    x = save(Path("x.npy"), np.ones((1, 3, 4, 2), np.float32))
+    w = save(Path("w.npy"), np.ones((3, 3, 5, 2), np.float32))
+    call("transpose", x, x, w, "-o", output).refused(2, output, "{stem}")
+    assert sorted(path.name for path in Path().iterdir()) == ["w.npy", "x.npy"]

@@ -117,6 +117,47 @@ class CommonOptions(NamedTuple):
         }
 
 
+def run_each(
+    operation: Operation,
+    inputs: tuple[str, ...],
+    other: str,
+    sizes: tuple[int, ...] | None,
+    options: CommonOptions,
+    **own: Any,
+) -> None:
+    """Run one job for each of several inputs, whose names the output names.
+
+    Parameters
+    ----------
+    inputs, other : addresses of the first operand of each job, and of the second of all
+    operation, sizes, options, own : as for `run`
+
+    Raises
+    ------
+    ConvgradError, MemoryError
+        As `run`, for the first job that fails.
+    """
+    if len(inputs) == 1:
+        run(operation, (inputs[0], other), sizes, options, **own)
+        return
+    from .batch.patterns import UnknownNameError, filled, names_of
+
+    outputs: list[str | None] = [None] * len(inputs)
+    if options.output is not None:
+        try:
+            outputs = [filled(options.output, names_of(input)) for input in inputs]
+        except UnknownNameError as error:
+            raise AddressError(f"{options.output}: {error}") from None
+        if len(set(outputs)) < len(outputs):
+            twice = next(output for output in outputs if outputs.count(output) > 1)
+            raise AddressError(
+                f"{options.output}: {len(inputs)} inputs, and more than one would be written to {twice}",
+                hint="{stem} in the output is an input's name without its suffix, {name} with it",
+            )
+    for input, output in zip(inputs, outputs, strict=True):
+        run(operation, (input, other), sizes, options._replace(output=output), **own)
+
+
 def run(
     operation: Operation,
     addresses: tuple[str, str],

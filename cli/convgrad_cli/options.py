@@ -106,12 +106,13 @@ class _Address(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # gene
     name = "address"
 
 
-def operands(first: str, second: str) -> Callable[[F], F]:
-    """Add the two positional operands."""
+def operands(first: str, second: str, *, several: bool = False) -> Callable[[F], F]:
+    """Add the two positional operands; of the first there may be `several`."""
 
     def decorate(function: F) -> F:
         for name in (second, first):  # decorators apply from the bottom up
-            argument = click.argument(name, type=_Address(), shell_complete=_complete)
+            many: dict[str, Any] = {"nargs": -1} if several and name == first else {}
+            argument = click.argument(name, type=_Address(), shell_complete=_complete, **many)
             function = argument(function)
         return function
 

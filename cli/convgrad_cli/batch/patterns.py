@@ -40,7 +40,8 @@ def matches(text: str) -> Iterator[tuple[str, dict[str, str]]]:
     # Not Path.glob: that does not take absolute patterns.
     files = sorted(glob.glob(file, recursive=True)) if is_pattern(file) else [file]  # noqa: PTH207
     for found in files:
-        if not Path(found).is_file():
+        # A folder called x.npy, or a link to nowhere, is for the job to complain of.
+        if Path(found).is_dir() and not Path(found).suffix:
             continue
         parts = _groups(file, found) if is_pattern(file) else []
         names = {"stem": Path(found).stem, "name": Path(found).name}
@@ -53,6 +54,12 @@ def matches(text: str) -> Iterator[tuple[str, dict[str, str]]]:
                 inside = _groups(dataset, path)
                 whole = f"{found}{SEPARATOR}{path}"
                 yield whole, _numbered(names | {"name": inside[0]}, parts + inside)
+
+
+def names_of(text: str) -> dict[str, str]:
+    """Return the names that an address without wildcards gives to others: of its file, or of its dataset."""
+    file, _, dataset = text.partition(SEPARATOR)
+    return {"stem": Path(file).stem, "name": Path(dataset or file).name}
 
 
 def filled(template: str, names: dict[str, str]) -> str:

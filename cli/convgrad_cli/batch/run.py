@@ -59,7 +59,7 @@ def attempt(task: Task, ledger: Ledger, *, dry_run: bool = False, memory: int | 
         dry = ["--dry-run"] if dry_run else []
         words = [*task.words, *replaced, *dry, "-o", task.output, "--", *task.operands]
         quiet = _Quiet()
-        _perform(task.verb, words, quiet, memory)
+        _perform(task.verb, task.operands, words, quiet, memory)
         seconds = time.perf_counter() - started
         if dry_run:
             return Outcome("planned", seconds, plan=quiet.plan)
@@ -81,10 +81,14 @@ def attempt(task: Task, ledger: Ledger, *, dry_run: bool = False, memory: int | 
         )
 
 
-def _perform(verb: str, words: list[str], quiet: _Quiet, memory: int | None) -> None:
+def _perform(
+    verb: str, operands: tuple[str, ...], words: list[str], quiet: _Quiet, memory: int | None
+) -> None:
     operation = OPERATIONS[verb]
     given = dict(COMMANDS[verb].make_context(verb, words, obj=Process()).params)
-    addresses = {role: str(given.pop(role)) for role in operation.roles}
+    addresses = dict(zip(operation.roles, operands, strict=True))
+    for role in operation.roles:
+        given.pop(role)
     own = {operation.sizes: given.pop(operation.sizes)}
     if "fast" in given:
         own["fast"] = given.pop("fast")

@@ -16,6 +16,7 @@ from convgrad_cli import options
 Examples:
   convgrad transpose x.npy w.npy -s 2 -o y.npy
   convgrad transpose net.h5::/up/input net.h5::/up/filters -s 2x2 --output-shape 15,15 -o up.h5::/y
+  convgrad transpose acts/*.npy w.npy -s 2 -o 'up/{stem}.npy'
   convgrad transpose x.npy w.npy -p 1,1,0,0 -d 2 --data-format NCHW --dry-run
 
 \b
@@ -25,7 +26,7 @@ Filters of other frameworks, and the NumPy call that makes them (kh,kw,Cout,Cin)
 Filters are not flipped.
 """,
 )
-@options.operands("input", "filters")
+@options.operands("input", "filters", several=True)
 @click.option(
     "--output-shape",
     type=options.SizesType(),
@@ -37,12 +38,17 @@ Filters are not flipped.
     help="Allow fast FIR (Winograd) kernels, whose error is bounded by the largest results, not by each one.",
 )
 @options.common
-def command(input: str, filters: str, output_shape: tuple[int, ...] | None, fast: bool, **given: Any) -> None:
+def command(
+    input: tuple[str, ...], filters: str, output_shape: tuple[int, ...] | None, fast: bool, **given: Any
+) -> None:
     """Transposed 2-D convolution, the gradient of a convolution with respect to its input.
 
     INPUT (N,h,w,Cin) and FILTERS (kh,kw,Cout,Cin) give (N,H,W,Cout), as tf.nn.conv2d_transpose. Each is an
-    address: FILE (.npy), FILE.h5::/dataset, or - for .npy on standard input.
+    address: FILE (.npy), FILE.h5::/dataset, or - for .npy on standard input. Of several inputs, one job each,
+    the output names {stem} or {name}; the first that fails ends it.
     """
-    from convgrad_cli.job import OPERATIONS, CommonOptions, run
+    if not input:  # one word alone is taken for the filters
+        raise click.UsageError("Missing argument 'FILTERS'.", click.get_current_context())
+    from convgrad_cli.job import OPERATIONS, CommonOptions, run_each
 
-    run(OPERATIONS["transpose"], (input, filters), output_shape, CommonOptions(**given), fast=fast)
+    run_each(OPERATIONS["transpose"], input, filters, output_shape, CommonOptions(**given), fast=fast)

@@ -122,7 +122,7 @@ def test_the_message_quotes_what_was_written(
         ((), ("command",)),
         (("nonsense",), ("nonsense",)),
         (("--nonsense",), ("--nonsense",)),
-        (("transpose",), ("INPUT",)),
+        (("transpose",), ("FILTERS",)),
         (("transpose", "x.npy", "-o", "y.npy"), ("FILTERS",)),
         (("transpose", "x.npy", "w.npy"), ("--output",)),
         (("filter-grad", "x.npy", "--filter-sizes", "3,3", "-o", "y.npy"), ("OUT_BACKPROP",)),

@@ -18,6 +18,8 @@ from typing import Any
 from .process import HUNG_UP, INTERRUPTED, TERMINATED
 
 _signalled: list[int] = []
+#: How many contexts of this module there are around what runs.
+_depth = 0
 #: Names of files that must not be left behind.
 temporaries: set[str] = set()
 _STATUS = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED, signal.SIGHUP: HUNG_UP}
@@ -74,7 +76,11 @@ def check() -> None:
 
 @contextlib.contextmanager
 def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    _signalled.clear()
+    global _depth
+    # Within another of these, a signal that has come and is still to be heard must not be forgotten.
+    if not _depth:
+        _signalled.clear()
+    _depth += 1
     before: dict[signal.Signals, Any] = {}
     for number in _STATUS:
         # A shell without job control has background jobs ignore Ctrl-C, and nohup means it.
@@ -86,6 +92,7 @@ def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[No
     finally:
         for number, handler_before in before.items():
             signal.signal(number, handler_before)
+        _depth -= 1
 
 
 def leaving_at_once() -> contextlib.AbstractContextManager[None]:

@@ -18,6 +18,9 @@ from typing import Any
 from convgrad_cli.address import parse_address
 from convgrad_cli.storage.atomic import replacing
 
+#: Entry of a result that is being made.
+_BEGUN: dict[str, Any] = {"begun": True}
+
 
 class Ledger:
     """The ledger of one manifest.
@@ -43,14 +46,28 @@ class Ledger:
     def up_to_date(self, output: str, recipe: list[Any], operands: Iterable[str]) -> bool:
         """Whether a result need not be made again; see the module."""
         made = self._made.get(output)
-        if made is None or made.get("recipe") != recipe:
+        if not made or made.get("recipe") != recipe:
             return False
         return bool(made["operands"] == _states(operands) and made["result"] == _result(output))
 
-    def made_before(self, output: str) -> bool:
-        """Whether what lies at an address is what an earlier run left there, so that it may be replaced."""
-        made = self._made.get(output)
-        return made is not None and made.get("result") == _result(output)
+    def may_replace(self, output: str) -> bool:
+        """Whether what lies at an address, if anything, is what an earlier run left there.
+
+        That is also what it had begun to make when it was killed: perhaps after the result was in its place.
+        """
+        made, there = self._made.get(output), _result(output)
+        return there is not None and made is not None and (made == _BEGUN or made.get("result") == there)
+
+    def begin(self, output: str) -> bool:
+        """Write down that a result is about to be made, if nothing of others is in its place."""
+        if not self.may_replace(output) and _result(output) is not None:
+            return False
+        self.add(output, _BEGUN)
+        return True
+
+    def forget(self, output: str) -> None:
+        """Write down that a result was not made after all."""
+        self.add(output, {})
 
     def entry(self, output: str, recipe: list[Any], operands: Iterable[str]) -> dict[str, Any]:
         """Return the entry of a result that has just been made."""

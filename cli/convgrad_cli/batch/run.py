@@ -8,7 +8,6 @@ from typing import Any
 
 from convgrad import ConvgradError
 from convgrad.execution import available_cores
-from convgrad_cli.errors import StorageError
 from convgrad_cli.interrupts import Unwound, check
 from convgrad_cli.job import OPERATIONS, CommonOptions, perform
 from convgrad_cli.memory import FRACTION, available_bytes
@@ -51,11 +50,12 @@ def attempt(task: Task, ledger: Ledger, *, dry_run: bool = False, memory: int | 
     dry_run : only plan it
     memory : bytes for the whole process, where the job does not say
     """
-    started = time.perf_counter()
+    started, begun = time.perf_counter(), False
     try:
         if ledger.up_to_date(task.output, task.recipe, task.operands):
             return Outcome("skipped", time.perf_counter() - started)
-        replaced = ["--overwrite"] if ledger.made_before(task.output) else []
+        replaced = ["--overwrite"] if ledger.may_replace(task.output) else []
+        begun = not dry_run and ledger.begin(task.output)
         dry = ["--dry-run"] if dry_run else []
         words = [*task.words, *replaced, *dry, "-o", task.output, "--", *task.operands]
         quiet = _Quiet()
@@ -65,20 +65,24 @@ def attempt(task: Task, ledger: Ledger, *, dry_run: bool = False, memory: int | 
             return Outcome("planned", seconds, plan=quiet.plan)
         made = ledger.entry(task.output, task.recipe, task.operands)
         return Outcome("done", seconds, made=made)
-    except ConvgradError as error:
-        candidates = "; ".join(getattr(error, "candidates", ()))
-        message = f"{error.message} {candidates}".strip()
-        return Outcome("failed", time.perf_counter() - started, message, error.hint)
-    except MemoryError as error:
-        return Outcome("failed", time.perf_counter() - started, f"not enough memory: {error}")
-    except OSError as error:
-        problem = StorageError(f"{error.filename or task.output}: {error.strerror or error}")
-        return Outcome("failed", time.perf_counter() - started, problem.message)
+    except (ConvgradError, MemoryError, OSError) as error:
+        outcome = _failed(error, task.output)
     except Exception as error:
         check()  # what became of an interrupt on the way is of no interest
-        return Outcome(
-            "failed", time.perf_counter() - started, f"internal error: {type(error).__name__}: {error}"
-        )
+        outcome = Outcome("failed", 0.0, f"internal error: {type(error).__name__}: {error}")
+    if begun:
+        ledger.forget(task.output)
+    return outcome._replace(seconds=time.perf_counter() - started)
+
+
+def _failed(error: Exception, output: str) -> Outcome:
+    if isinstance(error, ConvgradError):
+        candidates = "; ".join(getattr(error, "candidates", ()))
+        return Outcome("failed", 0.0, f"{error.message} {candidates}".strip(), error.hint)
+    if isinstance(error, MemoryError):
+        return Outcome("failed", 0.0, f"not enough memory: {error}")
+    assert isinstance(error, OSError)
+    return Outcome("failed", 0.0, f"{error.filename or output}: {error.strerror or error}")
 
 
 def _perform(

@@ -66,7 +66,7 @@ def read_manifest(path: str) -> list[Entry]:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"\(at line (\d+), column \d+\)", str(error))
-        where = f"{path}:{line[1]}" if line else path
+        where = f"{path}:{line[1] if line else max(len(text.splitlines()), 1)}"  # or at the end
         reason = re.sub(r" *\(at .*\)$", "", str(error))
         raise ManifestError(f"{where}: not TOML: {reason}") from None
     places = _Places(path, text)

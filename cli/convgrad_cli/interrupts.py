@@ -22,6 +22,8 @@ _signalled: list[int] = []
 _depth = 0
 #: Names of files that must not be left behind.
 temporaries: set[str] = set()
+#: One for each context in which a signal waits.
+_holding: list[bool] = []
 _STATUS = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED, signal.SIGHUP: HUNG_UP}
 
 
@@ -46,7 +48,7 @@ def _unwind(signum: int, frame: FrameType | None) -> None:
                 os.unlink(path)  # noqa: PTH108
         os._exit(status)
     _signalled.append(status)
-    if not _importing(frame):
+    if not _holding and not _importing(frame):
         check()
 
 
@@ -75,11 +77,21 @@ def check() -> None:
 
 
 @contextlib.contextmanager
+def held() -> Iterator[None]:
+    """Context in which a signal waits for the end, where it is raised: for steps that belong together."""
+    before = len(_signalled)
+    _holding.append(True)
+    try:
+        yield
+    finally:
+        _holding.pop()
+    if len(_signalled) > before:
+        check()
+
+
+@contextlib.contextmanager
 def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     global _depth
-    # Within another of these, a signal that has come and is still to be heard must not be forgotten.
-    if not _depth:
-        _signalled.clear()
     _depth += 1
     before: dict[signal.Signals, Any] = {}
     for number in _STATUS:
@@ -93,6 +105,9 @@ def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[No
         for number, handler_before in before.items():
             signal.signal(number, handler_before)
         _depth -= 1
+        # Within another of these, a signal that has come and is still to be heard must not be forgotten.
+        if not _depth:
+            _signalled.clear()
 
 
 def leaving_at_once() -> contextlib.AbstractContextManager[None]:

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from convgrad_cli.errors import AddressError, OutputExistsError
-from convgrad_cli.interrupts import temporaries
+from convgrad_cli.interrupts import held, temporaries
 
 from .failures import storage_errors
 
@@ -95,10 +95,12 @@ def replacing(file: str, label: str, *, overwrite: bool) -> Iterator[Path]:
         The temporary cannot be made, flushed to disk, or renamed.
     """
     target = real_path(file)
-    with storage_errors(label, "cannot be written"):
-        temporary, lock = _create(target)
-    temporaries.add(str(temporary))
+    made: list[tuple[Path, int]] = []
     try:
+        with storage_errors(label, "cannot be written"), held():
+            made.append(_create(target))
+            temporary = made[0][0]
+            temporaries.add(str(temporary))
         yield temporary
         with storage_errors(label, "cannot be written"):
             _flush(temporary)
@@ -108,11 +110,15 @@ def replacing(file: str, label: str, *, overwrite: bool) -> Iterator[Path]:
                 temporary.chmod(stat.S_IMODE(target.stat().st_mode))
             temporary.replace(target)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with held():
+            for temporary, _ in made:
+                temporary.unlink(missing_ok=True)
         raise
     finally:
-        os.close(lock)
-        temporaries.discard(str(temporary))
+        with held():
+            for temporary, lock in made:
+                os.close(lock)
+                temporaries.discard(str(temporary))
     # The rename is an entry of the folder. Some network file systems cannot flush folders; the file is whole.
     with suppress(OSError):
         _flush(target.parent)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from convgrad_cli.interrupts import temporaries
+from convgrad_cli.interrupts import held, temporaries
 from convgrad_cli.storage.atomic import beside, real_path
 from convgrad_cli.storage.failures import storage_errors
 from convgrad_cli.text import printable
@@ -31,34 +31,52 @@ def exclusive(file: str, label: str) -> Iterator[None]:
         Address as the user gave it.
     """
     path = beside(real_path(file), ".convgrad-lock")
-    with storage_errors(label, "cannot be locked"):
-        descriptor = _acquire(path, label)
-    temporaries.add(str(path))
+    taken: list[int] = []
     try:
+        with storage_errors(label, "cannot be locked"):
+            while not _acquire(path, label, taken):
+                pass
         yield
     finally:
-        temporaries.discard(str(path))
-        # Removed before it is let go, so that nobody can hold the lock of a removed file and believe in it.
-        path.unlink(missing_ok=True)
-        os.close(descriptor)
+        with held():
+            for descriptor in taken:
+                # Removed before it is let go, so that nobody can hold the lock of a removed file and believe
+                # in it; not if an interrupt ends the wait for another job's.
+                if _locked(descriptor) and _is_still_there(path, descriptor):
+                    path.unlink(missing_ok=True)
+                os.close(descriptor)
+            temporaries.discard(str(path))
 
 
-def _acquire(path: Path, label: str) -> int:
-    while True:
+def _acquire(path: Path, label: str, taken: list[int]) -> bool:
+    """Lock the file, created if need be, and put its descriptor in `taken`; False if it has been removed."""
+    with held():
         descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
-        # A file system without locks is used without them, as HDF5 does.
+        taken.append(descriptor)
+        if locked := _locked(descriptor):
+            temporaries.add(str(path))
+    if not locked:
+        print(f"Note: {printable(label)}: waiting for another job to finish with the file", file=sys.stderr)
         with suppress(OSError):
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                print(
-                    f"Note: {printable(label)}: waiting for another job to finish with the file",
-                    file=sys.stderr,
-                )
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with held():
         if _is_still_there(path, descriptor):
-            return descriptor
+            temporaries.add(str(path))
+            return True
+        temporaries.discard(str(path))
         os.close(descriptor)  # its holder has removed it while we waited
+        taken.clear()
+    return False
+
+
+def _locked(descriptor: int) -> bool:
+    """Whether nobody else holds the lock: then it is ours. A file system without locks is used without."""
+    with suppress(OSError):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def _is_still_there(path: Path, descriptor: int) -> bool:

@@ -205,7 +205,7 @@ class _Transpose(_Job):
         in_place = place.dtype == working
         out = place if in_place else scratch.array("result", place.shape, working)
         sums = self.kernel.compute(images, self._filters, self.problem, block, out, scratch)
-        if working == np.float32 and not _ordinary(sums):
+        if working == np.float32 and not _ordinary(sums, images[:, _slice(self.plan.rows_met(block.rows))]):
             if self._exact_filters is None:
                 self._exact_filters = self.general.prepare(
                     self._stored_filters, self.problem, np.dtype(np.float64)
@@ -242,7 +242,8 @@ class _FilterGrad(_Job):
             channels = slice(block.channels.start, block.channels.stop)
             operands = images[here, ..., channels], gradients[here, ..., channels, :]
             share: Array = self.kernel.compute(*operands, self.problem, block, scratch)
-            if self.kernel is not self.general and not _ordinary(share.reshape(-1)):
+            met = operands[1][:, _slice(block.rows)]
+            if self.kernel is not self.general and not _ordinary(share.reshape(-1), met):
                 share = self.general.compute(*operands, self.problem, block, scratch)
             return share
 
@@ -269,8 +270,19 @@ def _cut_shape(shape: tuple[int, ...], key: tuple[slice, ...]) -> tuple[int, ...
     return cut + shape[len(key) :]
 
 
-def _ordinary(sums: Array) -> bool:
-    """Whether every sum is finite, and they are not all so small that products may have been lost."""
+def _slice(positions: range) -> slice:
+    """Return a range as a slice."""
+    return slice(positions.start, positions.stop)
+
+
+def _ordinary(sums: Array, met: Array) -> bool:
+    """Whether every sum is finite, and they are not all so small that products may have been lost.
+
+    Parameters
+    ----------
+    sums : (elements,)
+    met : an operand's part in them: if there is nothing but zeros in it, nothing was lost
+    """
     # One pass: squares of finite sums may overflow too, and are then computed again in vain.
     square = float(np.dot(sums, sums))
-    return TINY * sums.size <= square < np.inf
+    return TINY * sums.size <= square < np.inf or (square == 0 and not met.any())

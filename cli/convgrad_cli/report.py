@@ -96,13 +96,13 @@ class Reporter:
     def _json(self, value: dict[str, Any]) -> None:
         import json  # tables do without it
 
-        with self._reader_may_leave():
+        with reader_may_leave(self._stream):
             self._stream.write(json.dumps(value) + "\n")
             self._stream.flush()
 
     def _line(self, text: str) -> None:
         if not self.quiet:
-            with self._reader_may_leave():
+            with reader_may_leave(self._stream):
                 self._stream.write(text + "\n")
                 self._stream.flush()
 
@@ -110,19 +110,26 @@ class Reporter:
         if not self.quiet:
             from .tables import print_tables
 
-            with self._reader_may_leave():
+            with reader_may_leave(self._stream):
                 print_tables(report, addresses, self._stream)
 
-    @contextlib.contextmanager
-    def _reader_may_leave(self) -> Iterator[None]:
-        """Take a reader's leaving for its right: what the job did or refused is not changed by it."""
-        try:
-            yield
-        except BrokenPipeError:
-            silence(self._stream)
-        except OSError as error:
-            silence(self._stream)
-            raise StorageError(f"standard output: {error.strerror or error}") from error
+
+@contextlib.contextmanager
+def reader_may_leave(stream: TextIO) -> Iterator[None]:
+    """Take a reader's leaving for its right: what a job did or refused is not changed by it.
+
+    Raises
+    ------
+    StorageError
+        The stream cannot be written for another reason.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        silence(stream)
+    except OSError as error:
+        silence(stream)
+        raise StorageError(f"standard output: {error.strerror or error}") from error
 
 
 def _in_words(way: Way) -> str:

@@ -22,8 +22,8 @@ from typing import Any
 
 import h5py
 import numpy as np
-from children import installed_environment
 from display import RESULTS, console, machine, ratio, write_json
+from jobs import timed
 from rich.table import Table
 
 CONVGRAD = str(Path(sys.executable).with_name("convgrad"))
@@ -144,18 +144,6 @@ def measure(job: Job, rounds: int) -> dict[str, float]:
     if job.gigabytes >= 20:  # not in this machine's memory: the work of its blocks, one core's estimate aside
         best["compute"] = 0.0
     return best
-
-
-def timed(words: list[str]) -> tuple[float, int]:
-    """Run a command and return its wall time and its largest resident set in bytes."""
-    start = time.perf_counter()
-    process = subprocess.Popen(words, env=installed_environment())
-    _, status, usage = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - start
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise RuntimeError(f"{' '.join(words)}: exit status {process.returncode}")
-    return seconds, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def addresses(job: Job) -> tuple[str, str]:

@@ -7,11 +7,10 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from typing import TextIO
 
-from convgrad_cli.errors import StorageError
-from convgrad_cli.text import printable, silence
+from convgrad_cli.report import reader_may_leave
+from convgrad_cli.text import printable
 
 from .tasks import Outcome, Task
 
@@ -124,22 +123,12 @@ class BatchReporter:
             )
             table.add_row(*map(Text, cells), Text(printable(reason)))
         unlisted = sum(self.counts.values()) - len(self._rows)
-        with self._reader_may_leave():
+        with reader_may_leave(self._stream):
             print_rich([table], self._stream)
         if unlisted > 0 and not self._quiet:
             self._write(f"... and {unlisted:,} more without an error\n")
 
     def _write(self, text: str) -> None:
-        with self._reader_may_leave():
+        with reader_may_leave(self._stream):
             self._stream.write(text)
             self._stream.flush()
-
-    @contextlib.contextmanager
-    def _reader_may_leave(self) -> Iterator[None]:
-        try:
-            yield
-        except BrokenPipeError:
-            silence(self._stream)
-        except OSError as error:
-            silence(self._stream)
-            raise StorageError(f"standard output: {error.strerror or error}") from error

@@ -144,7 +144,7 @@ def _create(target: Path) -> tuple[Path, int]:
             temporaries.add(str(path))
             with suppress(FileExistsError):
                 descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode)
-                if _locked(descriptor) and not _is_there(path, descriptor):
+                if _locked(descriptor) and not is_there(path, descriptor):
                     os.close(descriptor)  # taken for a leftover before it was locked
                     continue
                 mine = path, descriptor
@@ -163,7 +163,7 @@ def _remove_leftover(path: Path) -> None:
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDWR)
         try:
-            if _locked(descriptor, or_raise=True) and _is_there(path, descriptor):
+            if _locked(descriptor, or_raise=True) and is_there(path, descriptor):
                 path.unlink()
         finally:
             os.close(descriptor)
@@ -180,7 +180,8 @@ def _locked(descriptor: int, *, or_raise: bool = False) -> bool:
     return True
 
 
-def _is_there(path: Path, descriptor: int) -> bool:
+def is_there(path: Path, descriptor: int) -> bool:
+    """Whether the file that is open as `descriptor` is the one of that name."""
     try:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except FileNotFoundError:

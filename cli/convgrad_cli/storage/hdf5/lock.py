@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from convgrad_cli.interrupts import held, temporaries
-from convgrad_cli.storage.atomic import beside, real_path
+from convgrad_cli.storage.atomic import beside, is_there, real_path
 from convgrad_cli.storage.failures import storage_errors
 from convgrad_cli.text import printable
 
@@ -42,7 +42,7 @@ def exclusive(file: str, label: str) -> Iterator[None]:
             for descriptor in taken:
                 # Removed before it is let go, so that nobody can hold the lock of a removed file and believe
                 # in it; not if an interrupt ends the wait for another job's.
-                if _locked(descriptor) and _is_still_there(path, descriptor):
+                if _locked(descriptor) and is_there(path, descriptor):
                     path.unlink(missing_ok=True)
                 os.close(descriptor)
             temporaries.discard(str(path))
@@ -60,7 +60,7 @@ def _acquire(path: Path, label: str, taken: list[int]) -> bool:
         with suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
     with held():
-        if _is_still_there(path, descriptor):
+        if is_there(path, descriptor):
             temporaries.add(str(path))
             return True
         temporaries.discard(str(path))
@@ -77,10 +77,3 @@ def _locked(descriptor: int) -> bool:
         except BlockingIOError:
             return False
     return True
-
-
-def _is_still_there(path: Path, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False

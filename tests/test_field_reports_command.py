@@ -355,3 +355,50 @@ def test_report_118_a_failure_half_way_leaves_nothing(
         done = call("transpose", f"{tmp_path}/x.h5::/x", one, "-o", f"{folder}/{target}", *flags)
     done.refused(1, str(tmp_path / "x.h5"))
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+
+
+# Batches
+
+
+def manifest(folder: Path, pattern: str) -> None:
+    """A batch of transposed convolutions with one filter, in `folder`."""
+    save(folder / "w.npy", np.ones((1, 1, 1, 1), np.float32))
+    (folder / "jobs.toml").write_text(
+        f'[[job]]\noperation = "transpose"\ninput = "{pattern}"\n'
+        'filters = "w.npy"\noutput = "y_{stem}.npy"\n'
+    )
+
+
+def test_report_113_a_truncated_file_does_not_stop_a_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both sizes are in the reason, all other results are made, and the exit status is 1 at the end."""
+    monkeypatch.chdir(tmp_path)
+    for number in range(20):
+        with h5py.File(f"x{number:02}.h5", "w") as file:
+            file["x"] = np.full((1, 4, 4, 1), number, np.float32)
+    whole = Path("x07.h5").read_bytes()
+    Path("x07.h5").write_bytes(whole[:-64])
+    manifest(tmp_path, "x*.h5::/x")
+    done = call("batch", "jobs.toml", "--format", "json")
+    assert done.returncode == 1
+    *jobs, last = map(json.loads, done.stdout.splitlines())
+    failed = [job for job in jobs if job["status"] == "failed"]
+    assert [job["operands"][0] for job in failed] == ["x07.h5::/x"]
+    assert all(str(size) in failed[0]["error"]["message"] for size in (len(whole), len(whole) - 64))
+    assert last["summary"]["done"] == 19
+    for number in {*range(20)} - {7}:
+        assert (load(f"y_x{number:02}.npy") == number).all()
+
+
+def test_report_123_many_files_in_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No descriptor is left open by any of them, whether it succeeds or fails."""
+    monkeypatch.chdir(tmp_path)
+    for number in range(300):
+        save(Path(f"x{number:03}.npy"), np.full((1, 2, 2, 1), number, np.float32))
+    Path("x100.npy").write_bytes(b"\x93NUMPY")
+    manifest(tmp_path, "x*.npy")
+    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+    assert call("batch", "jobs.toml", "-q").returncode == 1
+    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
+    assert len(list(Path().glob("y_*.npy"))) == 299

@@ -48,15 +48,21 @@ def _unwind(signum: int, frame: FrameType | None) -> None:
                 os.unlink(path)  # noqa: PTH108
         os._exit(status)
     _signalled.append(status)
-    if not _holding and not _importing(frame):
+    if not _holding and not _swallowing(frame):
         check()
 
 
-def _importing(frame: FrameType | None) -> bool:
-    """Whether the import system is at work in `frame` or above: it swallows exceptions, and complains."""
-    while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+def _swallowing(frame: FrameType | None) -> bool:
+    """Whether something is at work in `frame` or above that swallows exceptions, and complains.
+
+    That is the import system, and C calling back into threadpoolctl.
+    """
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name.startswith("<frozen importlib") or name.endswith("threadpoolctl.py"):
+            return True
         frame = frame.f_back
-    return frame is not None
+    return False
 
 
 def signalled() -> int | None:

@@ -45,6 +45,13 @@ def from_disk(block: Array, dtype: DType) -> Array:
     return block.view(dtype)
 
 
+def swap_bytes(array: Array) -> None:
+    """Turn the byte order of every element, in place."""
+    # ml_dtypes before 0.5 do not turn their own; 16 bytes are two numbers.
+    swapped = array if array.dtype.kind == "c" else array.view(f"u{array.itemsize}")
+    swapped.byteswap(inplace=True)
+
+
 def to_disk(block: Array) -> Array:
     """A block as it is written: C order, little-endian, bfloat16 as uint16 bits."""
     block = np.ascontiguousarray(block)

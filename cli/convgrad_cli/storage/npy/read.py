@@ -10,7 +10,7 @@ import numpy as np
 
 from convgrad_cli.errors import StorageError
 from convgrad_cli.interrupts import check
-from convgrad_cli.storage.elements import from_disk, read_dtype
+from convgrad_cli.storage.elements import from_disk, read_dtype, swap_bytes
 from convgrad_cli.storage.failures import storage_errors
 from convgrad_cli.storage.protocols import Source, box, runs
 
@@ -102,7 +102,7 @@ class _NpyBlocks(_Npy):
                 run = space[number * length * size : (number + 1) * length * size]
                 self._fill(run, self._header.data_start + place * size)
         if not self._header.dtype.isnative:
-            out.byteswap(inplace=True)
+            swap_bytes(out)
 
     def _fill(self, space: memoryview, place: int) -> None:
         # In pieces, between which an interrupt is heard: disks may be slow.

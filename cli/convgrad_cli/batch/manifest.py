@@ -16,6 +16,7 @@ import click
 
 from convgrad_cli.commands import filter_grad, transpose
 from convgrad_cli.errors import AddressError, StorageError
+from convgrad_cli.process import Process
 
 COMMANDS: dict[str, click.Command] = {"transpose": transpose.command, "filter-grad": filter_grad.command}
 #: Options that are about a whole process and its screen, not about one job.
@@ -144,9 +145,22 @@ def _words(option: click.Parameter, value: Any, place: str) -> list[str]:
     return [flag, str(value)]
 
 
+def parameters_of(verb: str, words: list[str]) -> dict[str, Any]:
+    """Return what a command makes of the words after it.
+
+    Raises
+    ------
+    click.UsageError
+        It does not take them.
+    """
+    # As under the group: a command keeps the help option it has been asked for first.
+    context = COMMANDS[verb].make_context(verb, words, help_option_names=["-h", "--help"], obj=Process())
+    return dict(context.params)
+
+
 def _check_words(verb: str, operands: list[str], output: str, words: list[str], place: str) -> None:
     try:
-        COMMANDS[verb].make_context(verb, [*words, "-o", output, "--", *operands])
+        parameters_of(verb, [*words, "-o", output, "--", *operands])
     except click.UsageError as error:
         raise ManifestError(f"{place}: {error.format_message()}") from None
 

@@ -14,7 +14,7 @@ from convgrad_cli.memory import FRACTION, available_bytes
 from convgrad_cli.process import Process
 
 from .ledger import Ledger
-from .manifest import COMMANDS
+from .manifest import parameters_of
 from .tasks import Outcome, Task, grouped
 
 
@@ -89,7 +89,7 @@ def _perform(
     verb: str, operands: tuple[str, ...], words: list[str], quiet: _Quiet, memory: int | None
 ) -> None:
     operation = OPERATIONS[verb]
-    given = dict(COMMANDS[verb].make_context(verb, words, obj=Process()).params)
+    given = parameters_of(verb, words)
     addresses = dict(zip(operation.roles, operands, strict=True))
     for role in operation.roles:
         given.pop(role)

@@ -47,7 +47,9 @@ def run_batch(
     if workers == 1:
         outcomes = run_here(tasks, ledger, dry_run=dry_run, memory=memory)
     else:
-        outcomes = run_in_processes(tasks, manifest, workers=workers, dry_run=dry_run, memory=memory)
+        outcomes = run_in_processes(
+            tasks, manifest, workers=workers, dry_run=dry_run, keep_going=keep_going, memory=memory
+        )
     try:
         with unwinding(), contextlib.closing(outcomes):
             for number, outcome in outcomes:

@@ -34,13 +34,16 @@ class Ledger:
         path = Path(manifest)
         self.path = path.with_name(f".{path.name}.convgrad-done")
         self._made: dict[str, Any] = {}
-        lines = 0
+        # What was made before that which was begun.
+        self._before: dict[str, Any] = {}
+        lines, line = 0, b"\n"
         with contextlib.suppress(OSError), self.path.open("rb") as file:
             for line in file:
                 lines += 1
                 with contextlib.suppress(ValueError, KeyError, TypeError):
                     entry = json.loads(line)
                     self._made[entry["output"]] = entry["made"]
+        self._torn = not line.endswith(b"\n")
         self._stale = lines > 2 * len(self._made) + 100
 
     def up_to_date(self, output: str, recipe: list[Any], operands: Iterable[str]) -> bool:
@@ -48,7 +51,7 @@ class Ledger:
         made = self._made.get(output)
         if not made or made.get("recipe") != recipe:
             return False
-        return bool(made["operands"] == _states(operands) and made["result"] == _result(output))
+        return bool(made["operands"] == states_of(operands) and made["result"] == _result(output))
 
     def may_replace(self, output: str) -> bool:
         """Whether what lies at an address, if anything, is what an earlier run left there.
@@ -62,21 +65,35 @@ class Ledger:
         """Write down that a result is about to be made, if nothing of others is in its place."""
         if not self.may_replace(output) and _result(output) is not None:
             return False
+        self._before[output] = self._made.get(output, {})
         self.add(output, _BEGUN)
         return True
 
     def forget(self, output: str) -> None:
-        """Write down that a result was not made after all."""
-        self.add(output, {})
+        """Write down that a result was not made after all; the earlier one, if any, is still the batch's."""
+        before = self._before.pop(output, {})
+        self.add(output, before if _result(output) is not None else {})
 
-    def entry(self, output: str, recipe: list[Any], operands: Iterable[str]) -> dict[str, Any]:
-        """Return the entry of a result that has just been made."""
-        return {"recipe": recipe, "operands": _states(operands), "result": _result(output)}
+    def entry(
+        self, output: str, recipe: list[Any], operands: Iterable[str], states: list[Any]
+    ) -> dict[str, Any]:
+        """Return the entry of a result that has just been made from operands that were in these states.
+
+        An operand that somebody has changed meanwhile makes it outdated; writing into the operand's own file
+        does not.
+        """
+        file = os.path.realpath(parse_address(output).file)
+        known = [
+            now if os.path.realpath(parse_address(operand).file) == file else before
+            for operand, before, now in zip(operands, states, states_of(operands), strict=True)
+        ]
+        return {"recipe": recipe, "operands": known, "result": _result(output)}
 
     def add(self, output: str, made: dict[str, Any]) -> None:
         """Write down a result at once. If that is impossible, the next run makes it again."""
         self._made[output] = made
-        line = json.dumps({"output": output, "made": made}) + "\n"
+        line = "\n" * self._torn + json.dumps({"output": output, "made": made}) + "\n"
+        self._torn = False
         with contextlib.suppress(OSError):
             descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
             try:
@@ -95,7 +112,8 @@ class Ledger:
                 new.write_text("".join(lines))
 
 
-def _states(addresses: Iterable[str]) -> list[Any]:
+def states_of(addresses: Iterable[str]) -> list[Any]:
+    """Return what tells whether operands' files have changed."""
     return [_state(parse_address(address).file) for address in addresses]
 
 

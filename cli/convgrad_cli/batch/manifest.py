@@ -21,6 +21,12 @@ from convgrad_cli.process import Process
 COMMANDS: dict[str, click.Command] = {"transpose": transpose.command, "filter-grad": filter_grad.command}
 #: Options that are about a whole process and its screen, not about one job.
 _NOT_HERE = {"dry_run", "report_format", "quiet", "verbose", "debug", "help", "progress"}
+_STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+
+#: Strings of several lines, strings of one (the group), comments.
+_TOKENS = re.compile(
+    r""""{3}(?:\\.|[^\\])*?"{3,5}|'{3}.*?'{3,5}|("(?:\\.|[^"\\\n])*"|'[^'\n]*')|\#[^\n]*""", re.DOTALL
+)
 
 
 class ManifestError(AddressError):
@@ -70,6 +76,8 @@ def read_manifest(path: str) -> list[Entry]:
         where = f"{path}:{line[1] if line else max(len(text.splitlines()), 1)}"  # or at the end
         reason = re.sub(r" *\(at .*\)$", "", str(error))
         raise ManifestError(f"{where}: not TOML: {reason}") from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, thousands of brackets
+        raise ManifestError(f"{path}: cannot be read as TOML: {error}") from None
     places = _Places(path, text)
     for key in content:
         if key not in ("defaults", "job"):
@@ -89,7 +97,7 @@ def _entry(defaults: dict[str, Any], job: dict[str, Any], number: int, places: _
     given = {_plain(key): (value, places.of(key, None)) for key, value in defaults.items()} | here
     begins = places.of_job(number)
     verb, place = given.pop("operation", (None, begins))
-    if verb not in COMMANDS:
+    if not isinstance(verb, str) or verb not in COMMANDS:
         got = f"got {verb!r:.40}" if verb is not None else "it is missing"
         raise ManifestError(f"{place}: operation must be one of {', '.join(COMMANDS)}; {got}")
     options = {option.name: option for option in COMMANDS[verb].params if option.name not in _NOT_HERE}
@@ -114,8 +122,9 @@ def _entry(defaults: dict[str, Any], job: dict[str, Any], number: int, places: _
     for role in (*roles, "output"):
         if role is not None and role not in named:
             raise ManifestError(f"{begins}: {role} is missing")
-    if named["output"] == "-" or "-" in named.values():
-        raise ManifestError(f"{begins}: - is a stream, and a batch has none to spare")
+    if named["output"] in _STDOUT or "-" in named.values():
+        stream = named["output"] if named["output"] in _STDOUT else "-"
+        raise ManifestError(f"{begins}: {stream} is a stream, and a batch has none to spare")
     _check_words(verb, [named[str(role)] for role in roles], named["output"], words, begins)
     operands = {str(role): named[str(role)] for role in roles}
     return Entry(places.line_of_job(number), verb, operands, named["output"], tuple(words))
@@ -139,7 +148,10 @@ def _words(option: click.Parameter, value: Any, place: str) -> list[str]:
     if isinstance(value, list) and all(type(item) is int for item in value):
         return [flag, ",".join(map(str, value))]
     if isinstance(value, list):
-        return [flag, json.dumps(value)]
+        try:
+            return [flag, json.dumps(value)]
+        except TypeError:  # TOML has dates, JSON has none
+            raise ManifestError(f"{place}: {option.name} cannot be {value!r:.40}") from None
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise ManifestError(f"{place}: {option.name} cannot be {value!r:.40}")
     return [flag, str(value)]
@@ -172,11 +184,10 @@ class _Places:
         self._path = path
         self._keys: dict[tuple[str, str], int] = {}
         self._jobs: list[int] = []
-        table, closing = "", None
-        for number, line in enumerate(text.splitlines(), 1):
-            if closing is not None:  # inside a string of several lines
-                closing = None if closing in line else closing
-                continue
+        table = ""
+        # What is inside a string of several lines or a comment is no key; other strings may be.
+        text = _TOKENS.sub(lambda match: match[0] if match[1] else "\n" * match[0].count("\n"), text)
+        for number, line in enumerate(text.split("\n"), 1):
             header = re.match(r"\s*(\[\[?)\s*([A-Za-z_-]+)\s*\]\]?", line)
             if header and header[1] == "[[" and header[2] == "job":
                 self._jobs.append(number)
@@ -186,9 +197,6 @@ class _Places:
                 self._keys.setdefault(("", table), number)
             elif key := re.match(r"""\s*["']?([A-Za-z0-9_-]+)["']?\s*[.=]""", line):
                 self._keys.setdefault((table, key[1]), number)
-            for quotes in ('"' * 3, "'" * 3):
-                if line.count(quotes) % 2:
-                    closing = quotes
 
     def of(self, key: str, job: int | None = None) -> str:
         """Return ``file:line`` of a key: of a job, of the defaults, or of the file."""
@@ -202,4 +210,4 @@ class _Places:
 
     def line_of_job(self, number: int) -> int:
         """Return the line where a job begins."""
-        return self._jobs[number] if number < len(self._jobs) else 1
+        return self._jobs[number] if number < len(self._jobs) else self._keys.get(("", "job"), 1)

@@ -8,6 +8,7 @@ none, and ``{1}``, ``{2}``, ... what each wildcard matched. ``{{`` is a brace.
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import os.path
 import re
@@ -36,7 +37,7 @@ def matches(text: str) -> Iterator[tuple[str, dict[str, str]]]:
     ConvgradError
         An HDF5 file that is to be searched cannot be read.
     """
-    file, separator, dataset = text.partition(SEPARATOR)
+    file, separator, dataset = re.sub("//+", "/", text).partition(SEPARATOR)
     # Not Path.glob: that does not take absolute patterns.
     files = sorted(glob.glob(file, recursive=True)) if is_pattern(file) else [file]  # noqa: PTH207
     for found in files:
@@ -96,7 +97,7 @@ def _regular(pattern: str) -> str:
     text, at = "", 0
     while at < len(pattern):
         rest = pattern[at:]
-        bracket = re.match(r"\[(!?)(\]?[^\]/]*)\]", rest)
+        bracket = re.match(r"\[!?\]?[^\]/]*\]", rest)
         if rest.startswith("**/"):
             text, at = text + "(?:(.*)/)?", at + 3
         elif rest.startswith("**"):
@@ -104,8 +105,9 @@ def _regular(pattern: str) -> str:
         elif rest[0] in "*?":
             text, at = text + ("([^/]*)" if rest[0] == "*" else "([^/])"), at + 1
         elif bracket:
-            inside = bracket[2].replace("\\", r"\\").replace("^", r"\^")
-            text, at = f"{text}([{'^' * bool(bracket[1])}{inside}])", at + bracket.end()
+            # fnmatch knows which ranges are empty; what is around its expression varies among versions.
+            one = fnmatch.translate(bracket[0]).removeprefix("(?s:")[: -len(r")\Z")]
+            text, at = f"{text}((?!/){one})", at + bracket.end()
         else:
             text, at = text + re.escape(rest[0]), at + 1
     return text

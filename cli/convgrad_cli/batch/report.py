@@ -27,7 +27,7 @@ class BatchReporter:
     ----------
     stream : for the table or JSON
     as_json : one line of JSON for each job and one for all
-    quiet : only failures, on standard error
+    quiet : only failures; JSON that was asked for stays
     progress : ``"auto"`` (a bar on a terminal), ``"plain"`` (a line now and then) or ``"none"``
     total : number of jobs
     """
@@ -37,7 +37,7 @@ class BatchReporter:
         self._rows: list[tuple[Task, Outcome]] = []
         self.counts: Counter[str] = Counter()
         self._started = self._last = time.monotonic()
-        self._plain = progress == "plain"
+        self._plain = progress == "plain" and not quiet
         self._bar = progress == "auto" and not quiet and sys.stderr.isatty()
         self._live: tuple[object, object] | None = None
 
@@ -69,7 +69,7 @@ class BatchReporter:
             )
             return
         failed = [row for row in self._rows if row[1].status == "failed"]
-        rows = failed if self._quiet else [row for row in self._rows if row not in failed] + failed
+        rows = failed if self._quiet else [row for row in self._rows if row[1].status != "failed"] + failed
         if rows:
             self._table(rows)
         told = [f"{count:,} {name}" for name, count in counts.items() if count]

@@ -13,7 +13,7 @@ from convgrad_cli.job import OPERATIONS, CommonOptions, perform
 from convgrad_cli.memory import FRACTION, available_bytes
 from convgrad_cli.process import Process
 
-from .ledger import Ledger
+from .ledger import Ledger, states_of
 from .manifest import parameters_of
 from .tasks import Outcome, Task, grouped
 
@@ -54,6 +54,7 @@ def attempt(task: Task, ledger: Ledger, *, dry_run: bool = False, memory: int | 
     try:
         if ledger.up_to_date(task.output, task.recipe, task.operands):
             return Outcome("skipped", time.perf_counter() - started)
+        states = states_of(task.operands)
         replaced = ["--overwrite"] if ledger.may_replace(task.output) else []
         begun = not dry_run and ledger.begin(task.output)
         dry = ["--dry-run"] if dry_run else []
@@ -63,7 +64,7 @@ def attempt(task: Task, ledger: Ledger, *, dry_run: bool = False, memory: int | 
         seconds = time.perf_counter() - started
         if dry_run:
             return Outcome("planned", seconds, plan=quiet.plan)
-        made = ledger.entry(task.output, task.recipe, task.operands)
+        made = ledger.entry(task.output, task.recipe, task.operands, states)
         return Outcome("done", seconds, made=made)
     except (ConvgradError, MemoryError, OSError) as error:
         outcome = _failed(error, task.output)
@@ -112,7 +113,7 @@ def run_here(
 
 
 def run_in_processes(
-    tasks: list[Task], manifest: str, *, workers: int, dry_run: bool, memory: int | None
+    tasks: list[Task], manifest: str, *, workers: int, dry_run: bool, keep_going: bool, memory: int | None
 ) -> Generator[tuple[int, Outcome], None, None]:
     """Yield the number and outcome of each job as they end, from `workers` processes.
 
@@ -131,7 +132,7 @@ def run_in_processes(
     pool = ProcessPoolExecutor(workers, context, _begin_worker, (manifest, threads))
     try:
         # Not all at once: what is queued is not easily taken back.
-        waiting = {pool.submit(_work, group, dry_run, share): group for group in groups}
+        waiting = {pool.submit(_work, group, dry_run, keep_going, share): group for group in groups}
         for future in as_completed(waiting):
             try:
                 yield from future.result()
@@ -158,11 +159,16 @@ def _begin_worker(manifest: str, threads: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _work(group: list[tuple[int, Task]], dry_run: bool, memory: int | None) -> list[tuple[int, Outcome]]:
+def _work(
+    group: list[tuple[int, Task]], dry_run: bool, keep_going: bool, memory: int | None
+) -> list[tuple[int, Outcome]]:
     assert _worker_ledger is not None
+    outcomes = []
     try:
-        return [
-            (number, attempt(task, _worker_ledger, dry_run=dry_run, memory=memory)) for number, task in group
-        ]
+        for number, task in group:
+            outcomes.append((number, attempt(task, _worker_ledger, dry_run=dry_run, memory=memory)))
+            if outcomes[-1][1].status == "failed" and not keep_going:
+                break
+        return outcomes
     except Unwound as signalled:
         raise SystemExit(signalled.status) from None

@@ -34,7 +34,13 @@ class Task:
     @property
     def recipe(self) -> list[Any]:
         """What the result depends on but for the operands' content."""
-        return [self.verb, list(self.operands), list(self.words)]
+        words, rest = [], iter(self.words)
+        for word in rest:
+            if word in ("--threads", "--memory"):
+                next(rest)
+            elif word not in ("--overwrite", "--append"):
+                words.append(word)
+        return [self.verb, list(self.operands), words]
 
 
 class Outcome(NamedTuple):
@@ -61,7 +67,8 @@ def tasks_of(path: str, entries: list[Entry]) -> list[Task]:
     for entry in entries:
         for task in _tasks_of(entry, f"{path}:{entry.line}"):
             file, separator, dataset = task.output.partition("::")
-            key = f"{real_path(file)}{separator}{'/'.join(part for part in dataset.split('/') if part)}"
+            parts = [part for part in dataset.split("/") if part not in ("", ".")]
+            key = f"{real_path(file)}{separator}{'/'.join(parts)}"
             if (other := by_output.get(key)) is not None:
                 raise ManifestError(
                     f"{path}:{task.line}: two jobs would write {task.output}: {other.operands[0]} (line "

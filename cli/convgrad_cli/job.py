@@ -36,7 +36,7 @@ from .storage import Hdf5Options, Target, open_target
 from .text import printable
 
 #: Names of standard output, which tables then leave to the array.
-_STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 
 class Operation(NamedTuple):
@@ -185,7 +185,7 @@ def run(
         flags = ", ".join(options.hdf5.flags)
         raise click.UsageError(f"{flags} goes with -o FILE.h5::/name.", click.get_current_context())
     process = click.get_current_context().find_object(Process) or Process()
-    output = "-" if options.output in _STDOUT else options.output
+    output = "-" if options.output in STDOUT else options.output
     reporter = Reporter(
         stream=sys.stderr if output == "-" and not options.dry_run else sys.stdout,
         as_json=options.report_format == "json",

@@ -23,7 +23,7 @@ from .shapes import Tensor
 SLAB_BYTES = 2**27
 #: How far a slab may grow beyond that to hold whole chunks: reading part of one means reading all of it.
 CHUNK_ROOM = 4
-#: Bytes that one thread's scratch never exceeds.
+#: The most that one thread's scratch is taken for.
 SCRATCH_BYTES = 2**26
 
 
@@ -55,7 +55,7 @@ class Slabs:
     rows : the most rows of a slab, on the side that blocks are cut on
     threads : that compute, each in scratch of its own
     array_bytes : of operands and result, and what is made of them, held at a time
-    scratch_bytes : of one thread, at most
+    scratch_bytes : of one thread, about: an estimate from the size of a block
     """
 
     plan: Plan

@@ -16,12 +16,12 @@ import click
 
 from convgrad_cli.commands import filter_grad, transpose
 from convgrad_cli.errors import AddressError, StorageError
+from convgrad_cli.job import STDOUT
 from convgrad_cli.process import Process
 
 COMMANDS: dict[str, click.Command] = {"transpose": transpose.command, "filter-grad": filter_grad.command}
 #: Options that are about a whole process and its screen, not about one job.
 _NOT_HERE = {"dry_run", "report_format", "quiet", "verbose", "debug", "help", "progress"}
-_STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 #: Strings of several lines, strings of one (the group), comments.
 _TOKENS = re.compile(
@@ -108,7 +108,7 @@ def _entry(defaults: dict[str, Any], job: dict[str, Any], number: int, places: _
     for key, (value, place) in given.items():
         key = "as_dtype" if key == "as" else key
         if key not in options:
-            if key in every and _spelt(key, here) is None:
+            if key in every and key not in here:
                 continue  # a default for the other operation
             known = ", ".join(sorted(str(name) for name in options))
             raise ManifestError(f"{place}: {key} is no option of {verb}; there are {known}")
@@ -122,8 +122,8 @@ def _entry(defaults: dict[str, Any], job: dict[str, Any], number: int, places: _
     for role in (*roles, "output"):
         if role is not None and role not in named:
             raise ManifestError(f"{begins}: {role} is missing")
-    if named["output"] in _STDOUT or "-" in named.values():
-        stream = named["output"] if named["output"] in _STDOUT else "-"
+    if named["output"] in STDOUT or "-" in named.values():
+        stream = named["output"] if named["output"] in STDOUT else "-"
         raise ManifestError(f"{begins}: {stream} is a stream, and a batch has none to spare")
     _check_words(verb, [named[str(role)] for role in roles], named["output"], words, begins)
     operands = {str(role): named[str(role)] for role in roles}
@@ -132,10 +132,6 @@ def _entry(defaults: dict[str, Any], job: dict[str, Any], number: int, places: _
 
 def _plain(key: str) -> str:
     return key.replace("-", "_")
-
-
-def _spelt(key: str, table: dict[str, Any]) -> str | None:
-    return key if key in table else None
 
 
 def _words(option: click.Parameter, value: Any, place: str) -> list[str]:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,6 +111,7 @@ def main() -> None:
             with tempfile.TemporaryDirectory(dir=options.folder) as name, contextlib.chdir(name):
                 measured = measure(job, options.rounds)
             results[label] = measured
+            write_json(options.json, results)
             slower = max(measured["files"], measured["compute"])
             cells = [f"{measured[key]:.2f}" for key in ("seconds", "files", "compute")]
             table.add_row(
@@ -121,7 +122,6 @@ def main() -> None:
                 ratio(measured["seconds"] / slower),
             )
     out.print(table)
-    write_json(options.json, results)
 
 
 def measure(job: Job, rounds: int) -> dict[str, float]:
@@ -171,30 +171,23 @@ def alone(what: str, job: Job) -> None:
 def make(address: str, shape: tuple[int, ...], layout: str) -> None:
     """Write an operand: normal numbers rounded to few bits, so that gzip has something to do."""
     rng = np.random.default_rng(0)
-    row = int(np.prod(shape[1:]))
-    some = (
-        np.round(rng.standard_normal(min(max(PIECE // 4, row), row * shape[0])) * 64).astype(np.float32) / 64
-    )
-    rows = max(len(some) // row, 1)
-    some = some[: rows * row].reshape(rows, *shape[1:])
-    for start, write in places(address, shape, layout, rows):
-        write(some[: min(rows, shape[0] - start)])
-
-
-def places(address: str, shape: tuple[int, ...], layout: str, rows: int) -> Iterator[tuple[int, Any]]:
-    """Yield where each part goes, and what writes it."""
+    image = math.prod(shape[1:])
+    # Whole images, but of one that is larger than a piece some rows.
+    step = max(PIECE // 4 // image, 1) * image if image <= PIECE // 4 else PIECE // 4
+    some = np.round(rng.standard_normal(min(step, image * shape[0]), dtype=np.float32) * 64) / 64
+    starts = range(0, image * shape[0], len(some))
     if address.endswith(".npy"):
         with open(address, "wb") as file:
-            np.lib.format.write_array_header_1_0(
-                file, {"descr": "<f4", "fortran_order": False, "shape": shape}
-            )
-            for start in range(0, shape[0], rows):
-                yield start, lambda part: file.write(part)
+            header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, header)
+            for start in starts:
+                file.write(some[: starts.stop - start])
         return
     with h5py.File(address.partition("::")[0], "w") as file:
         dataset = file.create_dataset("a", shape, np.float32, **LAYOUTS[layout])
-        for start in range(0, shape[0], rows):
-            yield start, lambda part, start=start: dataset.__setitem__(slice(start, start + len(part)), part)
+        for start in starts:
+            part = some[: starts.stop - start].reshape(-1, *shape[1:])
+            dataset[start // image : start // image + len(part)] = part
 
 
 def files_alone(job: Job) -> None:
